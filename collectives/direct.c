@@ -1,0 +1,62 @@
+/*
+ * direct.c - reduce-scatter and all-gather with every rank talking to every other.
+ *
+ * Role:   builders for small blocks and few ranks: one message deep. The "linear" or "spread" form of all-to-all, as
+ *         in Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
+ * Thread: pure functions.
+ *
+ * Peers are taken in ring order from this rank on, so that not everybody starts with rank 0.
+ */
+#include "collectives/algorithms.h"
+
+/* Block r is summed on rank r alone, in the fixed order r, r + 1, ..., r - 1. In place, OUT is block r of IN, which no
+ * SEND reads. */
+static gyre_status reduce_scatter_build(const struct gy_key *key, struct gy_builder *b) {
+  int n = key->nranks;
+  unsigned r = (unsigned)key->rank, summed = GY_NODEP;
+  gy_b_layout(b, GY_BLOCK, (unsigned)n);
+  for (int d = 1; d < n; d++) {
+    int to = gy_ring_rank(key, -d);
+    gy_b_send(b, to, gy_in((unsigned)to));
+  }
+  for (int d = 1; d < n; d++) {
+    struct gy_ref sum = gy_out_as(0, r);
+    unsigned rr = gy_b_recv_reduce(b, gy_ring_rank(key, d), d == n - 1 ? gy_finish(sum) : sum,
+                                   d == 1 ? gy_in(r) : sum);
+    gy_b_after(b, rr, summed);
+    summed = rr;
+  }
+  return GYRE_OK;
+}
+
+/* All messages are under way at once, but each costs this rank its step. */
+static double spread_cost(const struct gy_key *key, size_t bytes, const struct gy_cost *c) {
+  double others = key->nranks - 1, block = (double)bytes / key->nranks;
+  return gy_cost_messages(c, 1) + (others - 1) * c->step_us * c->contention +
+         gy_cost_move(c, others * block);
+}
+
+static double reduce_scatter_cost(const struct gy_key *key, size_t bytes, const struct gy_cost *c) {
+  double others = key->nranks - 1, block = (double)bytes / key->nranks;
+  return spread_cost(key, bytes, c) + gy_cost_reduce(c, others * block);
+}
+
+const struct gy_algo gy_reduce_scatter_direct = {
+  .name = "direct", .coll = GY_REDUCE_SCATTER, .build = reduce_scatter_build, .cost_us = reduce_scatter_cost
+};
+
+static gyre_status all_gather_build(const struct gy_key *key, struct gy_builder *b) {
+  int n = key->nranks;
+  gy_b_layout(b, GY_BLOCK, (unsigned)n);
+  for (int d = 1; d < n; d++) gy_b_send(b, gy_ring_rank(key, -d), gy_in(0));
+  for (int d = 1; d < n; d++) {
+    int from = gy_ring_rank(key, d);
+    gy_b_recv(b, from, gy_out((unsigned)from));
+  }
+  gy_b_copy(b, gy_out((unsigned)key->rank), gy_in(0));
+  return GYRE_OK;
+}
+
+const struct gy_algo gy_all_gather_direct = {
+  .name = "direct", .coll = GY_ALL_GATHER, .build = all_gather_build, .cost_us = spread_cost
+};

@@ -1,0 +1,360 @@
+/* comm.c - see comm.h. */
+#include "comm.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "select.h"
+
+static const struct gy_tl_ops *const transports[] = { &gy_tcp_ops };
+
+#define OF(command, member) ((gyre_comm *)(void *)((char *)(command) - offsetof(gyre_comm, member)))
+
+/* --------------------------------------------------------------------------------- the verdict --- */
+
+/* Outside of any transport's call: the engine closes its links here. */
+static void apply_verdict(gyre_comm *c) {
+  const gyre_error *v = gy_fault_verdict(c->fault);
+  if (c->applied || v->status == GYRE_OK) return;
+  c->applied = true;
+  pthread_mutex_lock(&c->verdict_lock);
+  c->verdict = *v;
+  pthread_mutex_unlock(&c->verdict_lock);
+  gy_engine_fail(c->engine, v->status, v->text, false);
+}
+
+static unsigned comm_pass(struct gy_source *s, bool spin) {
+  gyre_comm *c = OF(s, source);
+  unsigned events = gy_engine_pass(c->engine, spin);
+  gy_fault_check(c->fault);
+  if (!c->applied && gy_fault_verdict(c->fault)->status != GYRE_OK) {
+    apply_verdict(c);
+    events++;
+  }
+  return events;
+}
+
+static bool comm_arm(struct gy_source *s) { return gy_engine_arm(OF(s, source)->engine); }
+
+static void link_down(void *user, int peer, gyre_status why, int sys_errno) {
+  gyre_comm *c = user;
+  gy_fault_suspect(c->fault, peer, why, sys_errno);
+}
+
+static void mismatch(void *user, int peer, const struct gy_descriptor *mine, const struct gy_descriptor *theirs) {
+  gyre_comm *c = user;
+  gy_fault_mismatch(c->fault, peer, mine, theirs);
+}
+
+/* ------------------------------------------------------------------------------------- create --- */
+
+static void unlist(gyre_comm *c) {
+  for (gyre_comm **p = &c->ctx->comms; *p; p = &(*p)->next) {
+    if (*p != c) continue;
+    *p = c->next;
+    return;
+  }
+}
+
+static void comm_free(gyre_comm *c) {
+  if (c->roster) gy_roster_free(c->roster);
+  pthread_mutex_destroy(&c->verdict_lock);
+  free(c->peer_ops);
+  free(c);
+}
+
+/* (locked) The creation failed: gyre_last_error() says why. */
+static void creation_failed(gyre_comm *c, gyre_status st) {
+  gyre_request *req = c->creating;
+  char text[512];
+  gy_format(text, sizeof text, "%s", gyre_last_error());
+  gy_loop_busy(c->ctx->loop, -1);
+  unlist(c);
+  comm_free(c);
+  gy_request_complete(req, st, text);
+}
+
+static bool names(const char *list, const char *name) {
+  size_t len = strlen(name);
+  for (const char *p = list; (p = strstr(p, name)); p += len) {
+    bool starts = p == list || p[-1] == ',', ends = !p[len] || p[len] == ',';
+    if (starts && ends) return true;
+  }
+  return false;
+}
+
+/* The transport with the highest score for each peer. */
+static gyre_status choose_transports(gyre_comm *c) {
+  const char *wanted = c->roster->agreed.transports;
+  char why[200] = "no transport is enabled";
+  for (int peer = 0; peer < c->core.nranks; peer++) {
+    int best = 0;
+    for (size_t i = 0; i < sizeof transports / sizeof *transports && peer != c->core.rank; i++) {
+      if (*wanted && !names(wanted, transports[i]->name)) continue;
+      int score = transports[i]->reach(&c->core, peer, why, sizeof why);
+      if (score <= best) continue;
+      best = score;
+      c->peer_ops[peer] = transports[i];
+    }
+    if (!best && peer != c->core.rank) {
+      return gy_fail(GYRE_ERR_UNSUPPORTED, "rank %d cannot reach rank %d by \"%s\": %s", c->core.rank, peer,
+                     *wanted ? wanted : "any transport", why);
+    }
+  }
+  return GYRE_OK;
+}
+
+static gyre_status assemble(gyre_comm *c, struct gy_channel **channels) {
+  c->peer_ops = calloc((size_t)c->core.nranks, sizeof *c->peer_ops);
+  if (!c->peer_ops) return gy_fail(GYRE_ERR_NOMEM, "out of memory for %d ranks", c->core.nranks);
+  gyre_status st = choose_transports(c);
+  if (st) return st;
+  struct gy_engine_config engine = { .core = &c->core, .loop = c->ctx->loop, .requests = c->ctx->requests,
+                                     .peer_ops = c->peer_ops, .link_down = link_down, .mismatch = mismatch, .user = c };
+  st = gy_engine_create(&engine, &c->engine);
+  if (st) return st;
+  struct gy_fault_config fault = { .core = &c->core, .engine = c->engine, .channels = channels };
+  st = gy_fault_create(&fault, &c->fault);
+  if (st) {
+    gy_engine_free(c->engine);
+    c->engine = NULL;
+  }
+  return st;
+}
+
+static void log_creation(const gyre_comm *c, int here) {
+  gy_log(GY_LOG_INFO, "rank %d of %d: communicator created, %d ranks on this host, %d cores, slice %u, window %u", c->core.rank,
+         c->core.nranks, here, c->ctx->cores, c->roster->agreed.slice_bytes, c->roster->agreed.window);
+}
+
+/* (locked) All ranks have met, or not. */
+static void bootstrapped(void *user, gyre_status status, struct gy_roster *roster, struct gy_channel **channels) {
+  gyre_comm *c = user;
+  c->bootstrap = NULL;
+  if (status) {
+    creation_failed(c, status);
+    return;
+  }
+  c->roster = roster;
+  c->core.roster = roster;
+  int here = 0;
+  for (int r = 0; r < roster->nranks; r++) {
+    here += memcmp(roster->member[r].host, roster->member[c->core.rank].host, 16) == 0;
+  }
+  gyre_status st = assemble(c, channels);
+  if (st) {
+    for (int r = 0; r < roster->nranks; r++) {
+      if (channels[r]) gy_channel_close(channels[r]);
+    }
+    free(channels);
+    creation_failed(c, st);
+    return;
+  }
+  if (here > c->ctx->cores) gy_loop_yield(c->ctx->loop, true);
+  log_creation(c, here);
+  c->source.pass = comm_pass;
+  c->source.arm = comm_arm;
+  gy_loop_add(c->ctx->loop, &c->source);
+  gy_loop_busy(c->ctx->loop, -1);
+  if (c->flags & GYRE_F_EAGER_LINKS && gy_engine_warm(c->engine)) gy_fault_suspect(c->fault, -1, GYRE_ERR_SYS, 0);
+  gyre_request *req = c->creating;
+  c->creating = NULL;
+  *c->out = c;
+  gy_request_complete(req, GYRE_OK, NULL);
+}
+
+/* (locked) The command of a creation. */
+static void start_creation(struct gy_command *command) {
+  gyre_comm *c = OF(command, start);
+  struct gy_bootstrap_config config = { .rank = c->core.rank, .nranks = c->core.nranks, .settings = &c->settings,
+                                        .id = c->has_id ? &c->id : NULL, .oob = c->has_oob ? &c->oob : NULL };
+  c->next = c->ctx->comms;
+  c->ctx->comms = c;
+  gy_loop_busy(c->ctx->loop, 1);
+  gy_bootstrap_secret(&config, &c->core.secret);
+  size_t slice = c->settings.slice_bytes ? (size_t)c->settings.slice_bytes : 256u << 10;
+  gy_cost_default(&config.cost, c->core.nranks, c->ctx->cores, slice);
+  gyre_status st = gy_bootstrap_start(gy_loop_uv(c->ctx->loop), c->ctx->net, &config, bootstrapped, c, &c->bootstrap);
+  if (st) creation_failed(c, st);
+}
+
+static gyre_status set_number(struct gy_settings *s, const char *name, uint32_t value) {
+  char text[16];
+  snprintf(text, sizeof text, "%u", value);
+  return value ? gy_settings_set(s, name, text) : GYRE_OK;
+}
+
+static gyre_status apply_config(gyre_comm *c, const gyre_comm_config *config) {
+  struct gy_settings *s = &c->settings;
+  if (!config) return GYRE_OK;
+  if (config->size < sizeof *config) {
+    return gy_fail(GYRE_ERR_ARG, "gyre_comm_config.size is %zu, not %zu: start from GYRE_COMM_CONFIG_INIT", config->size,
+                   sizeof *config);
+  }
+  if (config->flags & ~GYRE_F_EAGER_LINKS) {
+    return gy_fail(GYRE_ERR_ARG, "gyre_comm_config.flags has unknown bits: 0x%x", config->flags);
+  }
+  c->flags = config->flags;
+  c->has_id = config->id != NULL;
+  c->has_oob = !c->has_id && config->oob != NULL;
+  if (c->has_id) c->id = *config->id;
+  if (c->has_oob) c->oob = *config->oob;
+  gyre_status st = config->rendezvous ? gy_settings_set(s, "GYRE_RENDEZVOUS", config->rendezvous) : GYRE_OK;
+  if (!st && config->transports) st = gy_settings_set(s, "GYRE_TRANSPORTS", config->transports);
+  if (!st && config->algo) st = gy_settings_set(s, "GYRE_ALGO", config->algo);
+  if (!st) st = set_number(s, "GYRE_SLICE_BYTES", config->slice_bytes);
+  if (!st) st = set_number(s, "GYRE_WINDOW", config->window);
+  if (!st) st = set_number(s, "GYRE_CONNECT_TIMEOUT_MS", config->connect_timeout_ms);
+  if (!st) st = set_number(s, "GYRE_OP_TIMEOUT_MS", config->op_timeout_ms);
+  return st;
+}
+
+static gyre_status check_creation(const gyre_comm *c) {
+  if (c->core.nranks < 1 || c->core.nranks > 16384) {
+    return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: %d ranks: must be from 1 to 16384", c->core.nranks);
+  }
+  if (c->core.rank < 0 || c->core.rank >= c->core.nranks) {
+    return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: rank %d of %d: must be from 0 to %d", c->core.rank, c->core.nranks,
+                   c->core.nranks - 1);
+  }
+  if (c->has_oob && (!c->oob.put || !c->oob.get)) {
+    return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: the out-of-band table needs both put and get");
+  }
+  if (c->core.nranks > 1 && !c->has_id && !c->has_oob && !*c->settings.rendezvous) {
+    return gy_fail(GYRE_ERR_ARG,
+                   "gyre_comm_create: %d ranks but no rendezvous; set GYRE_RENDEZVOUS (tcp://host:port or file:///path) or the "
+                   "configuration's id, oob or rendezvous",
+                   c->core.nranks);
+  }
+  return gy_select_check(c->settings.algo);
+}
+
+gyre_status gyre_comm_create_async(gyre_context *ctx, int rank, int nranks, const gyre_comm_config *config, gyre_comm **out,
+                                   gyre_request **req) {
+  if (!ctx || !out || !req) return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: context, out or request is NULL");
+  gyre_comm *c = calloc(1, sizeof *c);
+  if (!c) return gy_fail(GYRE_ERR_NOMEM, "out of memory for a communicator");
+  pthread_mutex_init(&c->verdict_lock, NULL);
+  c->ctx = ctx;
+  c->settings = ctx->settings;
+  c->verdict = (gyre_error)GYRE_ERROR_INIT;
+  c->core = (struct gy_comm_core){ .uv = gy_loop_uv(ctx->loop), .net = ctx->net, .rank = rank, .nranks = nranks,
+                                   .settings = &c->settings };
+  c->out = out;
+  c->start.run = start_creation;
+  gyre_status st = apply_config(c, config);
+  if (!st) st = check_creation(c);
+  if (st) goto free_comm;
+  c->creating = gy_request_create(ctx->requests);
+  st = GYRE_ERR_NOMEM;
+  if (!c->creating) goto free_comm;
+  *req = c->creating;
+  gy_loop_post(ctx->loop, &c->start, false);
+  return GYRE_OK;
+
+free_comm:
+  comm_free(c);
+  return st;
+}
+
+gyre_status gyre_comm_create(gyre_context *ctx, int rank, int nranks, const gyre_comm_config *config, gyre_comm **out) {
+  gyre_request *req;
+  if (gy_loop_in_callback()) return gy_fail(GYRE_ERR_STATE, "gyre_comm_create: not from a callback");
+  gyre_status st = gyre_comm_create_async(ctx, rank, nranks, config, out, &req);
+  return st ? st : gyre_wait(req, -1);
+}
+
+/* --------------------------------------------------------------------------- abort, end, status --- */
+
+static void run_abort(struct gy_command *command) {
+  gyre_comm *c = OF(command, abort);
+  gy_fault_abort(c->fault, c->why);
+  apply_verdict(c);
+}
+
+gyre_status gyre_comm_abort(gyre_comm *comm, const char *why) {
+  if (!comm) return gy_fail(GYRE_ERR_ARG, "gyre_comm_abort: the communicator is NULL");
+  if (atomic_exchange(&comm->aborting, true)) return GYRE_OK;
+  gy_format(comm->why, sizeof comm->why, "%s", why ? why : "");
+  comm->abort.run = run_abort;
+  gy_loop_post(comm->ctx->loop, &comm->abort, false);
+  return GYRE_OK;
+}
+
+static void ended(struct gy_command *command) {
+  gyre_comm *c = OF(command, end);
+  gy_loop_complete_deferred(c->ctx->loop, &c->ended);
+}
+
+/* (locked) Tells the peers, fails what is in flight, and lets the callbacks of that run before `ended`. */
+static void end_comm(struct gy_command *command) {
+  gyre_comm *c = OF(command, end);
+  apply_verdict(c);
+  gy_loop_remove(c->ctx->loop, &c->source);
+  gy_fault_leave(c->fault);
+  gy_engine_fail(c->engine, GYRE_ERR_ABORTED, "the communicator was destroyed while the operation was in flight", true);
+  unlist(c);
+  c->end.run = ended;
+  gy_loop_defer(c->ctx->loop, &c->end);
+}
+
+void gyre_comm_destroy(gyre_comm *comm) {
+  if (!comm) return;
+  if (gy_loop_in_callback()) {
+    gy_fail(GYRE_ERR_STATE, "gyre_comm_destroy: not from a callback; use gyre_comm_abort there");
+    return;
+  }
+  struct gy_loop *loop = comm->ctx->loop;
+  comm->end.run = end_comm;
+  gy_loop_post(loop, &comm->end, true);
+  gy_loop_wait(loop, &comm->ended, -1);
+  gy_engine_free(comm->engine);
+  comm_free(comm);
+}
+
+struct sweep { /* asks, on the driving thread, for one communicator that is left */
+  struct gy_command command;
+  gyre_context *ctx;
+  gyre_comm *left;
+  atomic_int done;
+};
+
+static void find_left(struct gy_command *command) {
+  struct sweep *s = (struct sweep *)(void *)command;
+  while (s->ctx->comms && s->ctx->comms->creating) {
+    gyre_comm *c = s->ctx->comms;
+    if (c->bootstrap) gy_bootstrap_cancel(c->bootstrap, "its context was destroyed");
+    gy_fail(GYRE_ERR_ABORTED, "the context was destroyed while the communicator was being created");
+    creation_failed(c, GYRE_ERR_ABORTED);
+  }
+  s->left = s->ctx->comms;
+  gy_loop_complete(s->ctx->loop, &s->done);
+}
+
+void gy_comm_destroy_all(gyre_context *ctx) {
+  for (;;) {
+    struct sweep s = { .command = { .run = find_left }, .ctx = ctx };
+    gy_loop_post(ctx->loop, &s.command, true);
+    gy_loop_wait(ctx->loop, &s.done, -1);
+    if (!s.left) return;
+    gyre_comm_destroy(s.left);
+  }
+}
+
+gyre_status gyre_comm_status(const gyre_comm *comm, gyre_error *out) {
+  if (!comm || !out) return gy_fail(GYRE_ERR_ARG, "gyre_comm_status: the communicator or out is NULL");
+  if (out->size < sizeof *out) {
+    return gy_fail(GYRE_ERR_ARG, "gyre_error.size is %zu, not %zu: start from GYRE_ERROR_INIT", out->size, sizeof *out);
+  }
+  gyre_comm *c = (gyre_comm *)(uintptr_t)comm; /* the lock is no part of what const promises */
+  pthread_mutex_lock(&c->verdict_lock);
+  *out = c->verdict;
+  pthread_mutex_unlock(&c->verdict_lock);
+  return out->status;
+}
+
+int gyre_comm_rank(const gyre_comm *comm) { return comm ? comm->core.rank : -1; }
+int gyre_comm_size(const gyre_comm *comm) { return comm ? comm->core.nranks : -1; }

@@ -1,0 +1,23 @@
+/*
+ * context.h - what a process has once: settings, loop, listening port, request pool.
+ *
+ * Thread: created and destroyed by the user's thread; the list of communicators is locked (loop.h).
+ * Owner:  the user.
+ */
+#ifndef GY_CONTEXT_H
+#define GY_CONTEXT_H
+
+#include "loop.h"
+#include "net.h"
+#include "request.h"
+
+struct gyre_context {
+  struct gy_settings settings; /* defaults, environment, then the configuration struct */
+  struct gy_loop *loop;
+  struct gy_net *net;
+  struct gy_request_pool *requests;
+  gyre_comm *comms;            /* those that exist, being created ones included */
+  int cores;                   /* processors this process may run on */
+};
+
+#endif

@@ -1,0 +1,789 @@
+/*
+ * engine.c - see engine.h.
+ *
+ * A program's instruction has no state but two counters: slices issued and slices done. A message queue of a program (all its
+ * instructions for one direction of one link) becomes a cursor, which waits in that direction's flow behind the cursors of
+ * earlier runs; only the first cursor of a flow issues. So messages go in one static order on both ends, and a pass looks at
+ * the heads of flows, not at instructions.
+ */
+#include "engine.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "geometry.h"
+#include "select.h"
+
+#define PLANS_MAX 64          /* programs kept */
+#define CHOICES 64            /* remembered choices of algorithm */
+#define HISTORY 64            /* descriptors kept for stall queries */
+#define LOCAL_BYTES (1u << 20) /* local copying and reducing in one pass */
+#define SCRATCH_KEEP (4u << 20) /* scratch that stays with an idle run */
+
+struct cursor { /* a run's messages on one flow, and how far they have been issued */
+  struct cursor *next;
+  struct gy_run *run;
+  uint16_t first, last; /* entries of program->order that share the current phase: [first, last) */
+  uint16_t at, end;     /* the entry that is next; end of the queue */
+  uint32_t slice;
+};
+
+struct flow { /* one direction of one link */
+  struct cursor *head, **tail;
+  struct flow *next_dirty;
+  struct end *end;
+  struct gy_xfer *ring; /* window transfers, reused in order */
+  uint32_t next_index, in_flight;
+  bool dirty, recv;
+};
+
+struct end { /* our end of a link */
+  struct end *next; /* another lane of the same peer */
+  struct gy_link *link;
+  const struct gy_tl_ops *ops;
+  struct flow flow[2]; /* send, receive */
+  int peer;
+  uint16_t lane;
+};
+
+struct plan { /* a program in the cache, with idle runs of its size */
+  struct plan *next; /* most recently used first */
+  const struct gy_algo *algo;
+  struct gy_key key;
+  struct gy_program *program;
+  struct gy_run *idle;
+  unsigned active;
+};
+
+struct gy_run { /* one collective in flight */
+  struct gy_run *next, *next_dirty;
+  struct gy_command start;
+  struct gy_engine *engine;
+  struct plan *plan;
+  const struct gy_program *prog;
+  struct gy_descriptor call;
+  struct gy_geometry geo;
+  const char *in;
+  char *out, *tmp;
+  size_t tmp_capacity, tmp_slot;
+  gy_reduce_fn reduce;
+  uint32_t finish; /* AVG's divisor */
+  uint32_t left;   /* instructions that are not finished */
+  bool dirty;
+  gyre_request *req;
+  struct cursor *cursor;              /* one for each queue */
+  uint32_t *done, *total, *issued;    /* one for each instruction */
+};
+
+struct choice {
+  size_t bytes;
+  const struct gy_algo *algo;
+  uint8_t coll;
+};
+
+struct gy_engine {
+  struct gy_engine_config cfg;
+  struct gy_comm_core *core;
+  uint32_t window, slice_bytes;
+
+  pthread_mutex_t post_lock; /* the plan cache, idle runs, the order of posts */
+  struct plan *plans;
+  unsigned n_plans;
+  struct choice choice[CHOICES];
+  uint64_t next_seq;
+  gyre_status refused; /* why posts are refused; with its text */
+  char refused_text[512];
+
+  /* locked */
+  struct gy_run *active, **active_tail;
+  struct gy_run *dirty_runs;
+  struct flow *dirty_flows;
+  struct end **ends; /* by peer */
+  struct opened { const struct gy_tl_ops *ops; struct gy_tl *tl; } opened[4];
+  unsigned n_opened;
+  uint64_t moved, started;
+  struct gy_descriptor history[HISTORY];
+  bool failed;
+};
+
+/* --------------------------------------------------------------------------- descriptors --- */
+
+bool gy_descriptor_equal(const struct gy_descriptor *a, const struct gy_descriptor *b) {
+  return a->seq == b->seq && a->count == b->count && a->root == b->root && a->coll == b->coll &&
+         a->dtype == b->dtype && a->op == b->op && a->algo == b->algo;
+}
+
+const char *gy_descriptor_text(const struct gy_descriptor *d, char *out, size_t capacity) {
+  const char *name = gy_coll_name(d->coll), *type = gyre_dtype_name((gyre_dtype)d->dtype);
+  size_t n_algo;
+  const struct gy_algo *const *algos = gy_algorithms(&n_algo);
+  const char *algo = d->algo < n_algo ? algos[d->algo]->name : "?";
+  if (!name || !type) {
+    gy_format(out, capacity, "an unknown operation (%u, type %u)", d->coll, d->dtype);
+    return out;
+  }
+  if (d->coll == GY_BARRIER) {
+    gy_format(out, capacity, "barrier()");
+    return out;
+  }
+  size_t n = gy_format(out, capacity, "%s(%s x %llu", name, type, (unsigned long long)d->count);
+  bool reduces = d->coll == GY_ALL_REDUCE || d->coll == GY_REDUCE || d->coll == GY_REDUCE_SCATTER;
+  const char *op = gyre_op_name((gyre_op)d->op);
+  if (reduces) n += gy_format(out + n, capacity - n, ", %s", op ? op : "?");
+  if (d->coll == GY_BROADCAST || d->coll == GY_REDUCE) n += gy_format(out + n, capacity - n, ", root %u", d->root);
+  gy_format(out + n, capacity - n, ", %s)", algo);
+  return out;
+}
+
+/* ----------------------------------------------------------------------------- addresses --- */
+
+static char *slice_address(const struct gy_run *r, struct gy_ref ref, uint32_t slice) {
+  size_t at = (size_t)slice * r->geo.slice_bytes;
+  switch (ref.buf) {
+    case GY_IN: return (char *)(uintptr_t)r->in + gy_chunk_offset(&r->geo, ref.chunk) + at;
+    case GY_OUT: return r->out + gy_chunk_offset(&r->geo, ref.chunk) + at;
+    default:
+      if (!r->prog->tmp_whole) at = slice % r->engine->window * r->geo.slice_bytes;
+      return r->tmp + ref.chunk * r->tmp_slot + at;
+  }
+}
+
+static bool met(const struct gy_run *r, uint16_t dep, uint8_t lag, uint32_t slice) {
+  if (dep == GY_NODEP) return true;
+  uint32_t done = r->done[dep];
+  if (done == r->total[dep]) return true;
+  if (lag == GY_LAG_NONE) return done > slice;
+  return lag == GY_LAG_WINDOW && done + r->engine->window > slice;
+}
+
+static bool ready(const struct gy_run *r, const struct gy_insn *i, uint32_t slice) {
+  return met(r, i->dep[0], i->dep_lag[0], slice) && met(r, i->dep[1], i->dep_lag[1], slice);
+}
+
+/* ---------------------------------------------------------------------------------- dirty --- */
+
+static void mark_run(struct gy_engine *e, struct gy_run *r) {
+  if (r->dirty) return;
+  r->dirty = true;
+  r->next_dirty = e->dirty_runs;
+  e->dirty_runs = r;
+}
+
+static void mark_flow(struct gy_engine *e, struct flow *f) {
+  if (f->dirty) return;
+  f->dirty = true;
+  f->next_dirty = e->dirty_flows;
+  e->dirty_flows = f;
+}
+
+/* -------------------------------------------------------------------------------- cursors --- */
+
+/* The end of the entries that share the phase of the one at `first`. */
+static uint16_t phase_end(const struct gy_program *p, uint16_t first, uint16_t end) {
+  uint16_t i = first;
+  while (i < end && p->insn[p->order[i]].phase == p->insn[p->order[first]].phase) i++;
+  return i;
+}
+
+static void cursor_init(struct cursor *c, struct gy_run *r, const struct gy_queue *q) {
+  *c = (struct cursor){ .run = r, .first = q->first, .at = q->first, .end = (uint16_t)(q->first + q->count) };
+  c->last = phase_end(r->prog, c->first, c->end);
+}
+
+/* To the next message in (phase, slice, index) order. False: that was the last. */
+static bool cursor_advance(struct cursor *c) {
+  const struct gy_program *p = c->run->prog;
+  for (;;) {
+    if (++c->at == c->last) { /* next slice of this phase */
+      bool more = false;
+      c->slice++;
+      for (uint16_t i = c->first; i < c->last; i++) more |= c->run->total[p->order[i]] > c->slice;
+      if (!more) {
+        if (c->last == c->end) return false;
+        c->first = c->last;
+        c->last = phase_end(p, c->first, c->end);
+        c->slice = 0;
+      }
+      c->at = c->first;
+    }
+    if (c->run->total[p->order[c->at]] > c->slice) return true;
+  }
+}
+
+/* ------------------------------------------------------------------------------ ends, flows --- */
+
+static void flow_init(struct flow *f, struct end *end, bool recv, struct gy_xfer *ring) {
+  f->end = end;
+  f->recv = recv;
+  f->ring = ring;
+  f->tail = &f->head;
+}
+
+static struct gy_tl *open_transport(struct gy_engine *e, const struct gy_tl_ops *ops) {
+  for (unsigned i = 0; i < e->n_opened; i++) {
+    if (e->opened[i].ops == ops) return e->opened[i].tl;
+  }
+  struct gy_tl *tl;
+  if (e->n_opened == sizeof e->opened / sizeof *e->opened || ops->open(e->core, &tl)) return NULL;
+  e->opened[e->n_opened++] = (struct opened){ ops, tl };
+  return tl;
+}
+
+static struct end *end_find(struct gy_engine *e, int peer, uint16_t lane) {
+  struct end *end = e->ends[peer];
+  while (end && end->lane != lane) end = end->next;
+  return end;
+}
+
+static struct end *end_open(struct gy_engine *e, int peer, uint16_t lane) {
+  struct end *end = calloc(1, sizeof *end + 2 * e->window * sizeof(struct gy_xfer));
+  if (!end) {
+    gy_fail(GYRE_ERR_NOMEM, "out of memory for the link to rank %d", peer);
+    return NULL;
+  }
+  struct gy_xfer *ring = (struct gy_xfer *)(void *)(end + 1);
+  end->ops = e->cfg.peer_ops[peer];
+  end->peer = peer;
+  end->lane = lane;
+  flow_init(&end->flow[0], end, false, ring);
+  flow_init(&end->flow[1], end, true, ring + e->window);
+  struct gy_tl *tl = open_transport(e, end->ops);
+  if (!tl || end->ops->link_open(tl, peer, lane, e, &end->link)) {
+    free(end);
+    return NULL;
+  }
+  end->link->end = end;
+  end->next = e->ends[peer];
+  e->ends[peer] = end;
+  return end;
+}
+
+/* --------------------------------------------------------------------------------- a pass --- */
+
+static struct flow *flow_of(struct gy_engine *e, const struct gy_queue *q) {
+  return &end_find(e, q->peer, q->lane)->flow[q->recv];
+}
+
+static void post(struct gy_engine *e, struct flow *f, struct gy_run *r, uint16_t index, uint32_t slice) {
+  const struct gy_insn *i = &r->prog->insn[index];
+  struct gy_xfer *x = &f->ring[f->next_index % e->window];
+  *x = (struct gy_xfer){ .bytes = gy_slice_bytes(&r->geo, f->recv ? i->dst.range : i->src.range, slice),
+                         .esize = (uint8_t)r->geo.esize,
+                         .index = f->next_index++,
+                         .insn = index,
+                         .call = &r->call,
+                         .run = r };
+  x->addr = slice_address(r, f->recv ? i->dst : i->src, slice);
+  if (i->op == GY_RECV_REDUCE) {
+    x->operand = slice_address(r, i->src, slice);
+    x->reduce = r->reduce;
+    x->swap = i->dst.flags & GY_REF_SWAP ? 1 : 0;
+    x->finish = i->dst.flags & GY_REF_FINISH ? r->finish : 0;
+  }
+  r->issued[index]++;
+  f->in_flight++;
+  if (f->recv) {
+    f->end->ops->post_recv(f->end->link, x);
+  } else {
+    f->end->ops->post_send(f->end->link, x);
+  }
+}
+
+/* Issues what the flow's first cursor may, and the next one's, until something must be waited for. */
+static void issue(struct gy_engine *e, struct flow *f) {
+  struct cursor *c;
+  while ((c = f->head) && f->in_flight < e->window) {
+    struct gy_run *r = c->run;
+    uint16_t index = r->prog->order[c->at];
+    if (!ready(r, &r->prog->insn[index], c->slice)) return;
+    post(e, f, r, index, c->slice);
+    if (cursor_advance(c)) continue;
+    f->head = c->next;
+    if (!f->head) f->tail = &f->head;
+  }
+}
+
+static void finish_slice(struct gy_engine *e, struct gy_run *r, uint16_t index) {
+  e->moved++;
+  if (++r->done[index] == r->total[index]) r->left--;
+  mark_run(e, r);
+}
+
+static void run_local_slice(struct gy_run *r, const struct gy_insn *i, uint32_t slice) {
+  char *dst = slice_address(r, i->dst, slice);
+  const char *src = slice_address(r, i->src, slice);
+  size_t bytes = gy_slice_bytes(&r->geo, i->dst.range, slice);
+  if (i->op == GY_COPY) {
+    if (dst != src) gy_copy(dst, src, bytes);
+    return;
+  }
+  bool swap = i->dst.flags & GY_REF_SWAP;
+  uint32_t finish = i->dst.flags & GY_REF_FINISH ? r->finish : 0;
+  r->reduce(dst, swap ? src : dst, swap ? dst : src, bytes / r->geo.esize, finish);
+}
+
+static void run_local(struct gy_engine *e, struct gy_run *r) {
+  const struct gy_program *p = r->prog;
+  size_t budget = LOCAL_BYTES;
+  for (uint16_t k = (uint16_t)(p->n_insn - p->n_local); k < p->n_insn; k++) {
+    uint16_t index = p->order[k];
+    const struct gy_insn *i = &p->insn[index];
+    while (r->done[index] < r->total[index] && ready(r, i, r->done[index])) {
+      size_t bytes = gy_slice_bytes(&r->geo, i->dst.range, r->done[index]);
+      if (bytes > budget) {
+        mark_run(e, r);
+        return;
+      }
+      budget -= bytes;
+      run_local_slice(r, i, r->issued[index]++);
+      finish_slice(e, r, index);
+    }
+  }
+}
+
+/* Back to its plan; takes post_lock. */
+static void run_retire(struct gy_engine *e, struct gy_run *r) {
+  if (r->tmp_capacity > SCRATCH_KEEP) {
+    free(r->tmp);
+    r->tmp = NULL;
+    r->tmp_capacity = 0;
+  }
+  pthread_mutex_lock(&e->post_lock);
+  r->next = r->plan->idle;
+  r->plan->idle = r;
+  r->plan->active--;
+  pthread_mutex_unlock(&e->post_lock);
+}
+
+static void run_complete(struct gy_engine *e, struct gy_run *r, gyre_status status, const char *text) {
+  for (struct gy_run **p = &e->active; *p; p = &(*p)->next) {
+    if (*p != r) continue;
+    *p = r->next;
+    if (!*p) e->active_tail = p;
+    break;
+  }
+  gyre_request *req = r->req;
+  gy_loop_busy(e->cfg.loop, -1);
+  run_retire(e, r);
+  gy_request_complete(req, status, text);
+}
+
+static void advance(struct gy_engine *e, struct gy_run *r) {
+  for (uint16_t q = 0; q < r->prog->n_queue; q++) {
+    struct flow *f = flow_of(e, &r->prog->queue[q]);
+    if (f->head == &r->cursor[q]) issue(e, f);
+  }
+  if (r->prog->n_local) run_local(e, r);
+}
+
+static void advance_dirty(struct gy_engine *e, unsigned budget) {
+  while ((e->dirty_flows || e->dirty_runs) && budget--) {
+    struct flow *f = e->dirty_flows;
+    if (f) {
+      e->dirty_flows = f->next_dirty;
+      f->dirty = false;
+      issue(e, f);
+      continue;
+    }
+    struct gy_run *r = e->dirty_runs;
+    e->dirty_runs = r->next_dirty;
+    r->dirty = false;
+    if (r->left) advance(e, r);
+    if (!r->left && !r->dirty) run_complete(e, r, GYRE_OK, NULL);
+  }
+}
+
+void gy_on_xfer_done(struct gy_link *l, struct gy_xfer *x) {
+  struct gy_engine *e = l->owner;
+  struct end *end = l->end;
+  struct flow *f = &end->flow[x >= end->flow[1].ring]; /* the rings lie one behind the other */
+  f->in_flight--;
+  if (f->head) mark_flow(e, f);
+  finish_slice(e, x->run, x->insn);
+}
+
+void gy_on_link_down(struct gy_link *l, gyre_status why, int sys_errno) {
+  struct gy_engine *e = l->owner;
+  e->cfg.link_down(e->cfg.user, l->peer, why, sys_errno);
+}
+
+void gy_on_mismatch(struct gy_link *l, const struct gy_descriptor *mine, const struct gy_descriptor *theirs) {
+  struct gy_engine *e = l->owner;
+  e->cfg.mismatch(e->cfg.user, l->peer, mine, theirs);
+}
+
+unsigned gy_engine_pass(struct gy_engine *e, bool spin) {
+  if (!e->active) {
+    if (spin) return 0;
+    for (unsigned i = 0; i < e->n_opened; i++) e->opened[i].ops->poll(e->opened[i].tl, false);
+    return 0;
+  }
+  struct gy_fpenv env = gy_fpenv_enter();
+  unsigned events = 0;
+  for (unsigned i = 0; i < e->n_opened; i++) events += e->opened[i].ops->poll(e->opened[i].tl, spin);
+  uint64_t before = e->moved;
+  advance_dirty(e, 256);
+  gy_fpenv_leave(env);
+  return events + (e->moved != before || e->dirty_runs || e->dirty_flows ? 1u : 0u);
+}
+
+bool gy_engine_arm(struct gy_engine *e) {
+  bool quiet = !e->dirty_runs && !e->dirty_flows;
+  for (unsigned i = 0; i < e->n_opened; i++) quiet &= e->opened[i].ops->arm(e->opened[i].tl);
+  return quiet;
+}
+
+/* ----------------------------------------------------------------------------- start a run --- */
+
+static gyre_status open_ends(struct gy_engine *e, const struct gy_program *p) {
+  for (uint16_t q = 0; q < p->n_queue; q++) {
+    const struct gy_queue *queue = &p->queue[q];
+    if (!end_find(e, queue->peer, queue->lane) && !end_open(e, queue->peer, queue->lane)) return GYRE_ERR_SYS;
+  }
+  return GYRE_OK;
+}
+
+/* (locked) The command of a posted run. */
+static void start_run(struct gy_command *c) {
+  struct gy_run *r = (struct gy_run *)(void *)((char *)c - offsetof(struct gy_run, start));
+  struct gy_engine *e = r->engine;
+  const struct gy_program *p = r->prog;
+  r->next = NULL;
+  *e->active_tail = r;
+  e->active_tail = &r->next;
+  gy_loop_busy(e->cfg.loop, 1);
+  if (e->failed) {
+    run_complete(e, r, e->refused, e->refused_text);
+    return;
+  }
+  e->started = r->call.seq;
+  e->history[r->call.seq % HISTORY] = r->call;
+  if (open_ends(e, p)) {
+    e->cfg.link_down(e->cfg.user, -1, GYRE_ERR_SYS, 0); /* the text is gyre_last_error() */
+    return;
+  }
+  for (uint16_t q = 0; q < p->n_queue; q++) {
+    struct flow *f = flow_of(e, &p->queue[q]);
+    cursor_init(&r->cursor[q], r, &p->queue[q]);
+    *f->tail = &r->cursor[q];
+    f->tail = &r->cursor[q].next;
+  }
+  r->dirty = false;
+  mark_run(e, r);
+  struct gy_fpenv env = gy_fpenv_enter();
+  advance_dirty(e, 256);
+  gy_fpenv_leave(env);
+}
+
+/* ------------------------------------------------------------------------- post (any thread) --- */
+
+static void plan_free(struct plan *p) {
+  while (p->idle) {
+    struct gy_run *next = p->idle->next;
+    free(p->idle->tmp);
+    free(p->idle);
+    p->idle = next;
+  }
+  gy_program_free(p->program);
+  free(p);
+}
+
+/* Drops the plan that has been unused for longest, if the cache is full. */
+static void make_room(struct gy_engine *e) {
+  struct plan **victim = NULL;
+  if (e->n_plans < PLANS_MAX) return;
+  for (struct plan **p = &e->plans; *p; p = &(*p)->next) {
+    if (!(*p)->active) victim = p;
+  }
+  if (!victim) return;
+  struct plan *gone = *victim;
+  *victim = gone->next;
+  e->n_plans--;
+  plan_free(gone);
+}
+
+static gyre_status find_plan(struct gy_engine *e, const struct gy_algo *algo, const struct gy_key *key,
+                             struct plan **out) {
+  for (struct plan **p = &e->plans, *plan; (plan = *p); p = &plan->next) {
+    if (plan->algo != algo || plan->key.in_place != key->in_place || plan->key.root != key->root) continue;
+    *p = plan->next; /* to the front */
+    plan->next = e->plans;
+    e->plans = plan;
+    *out = plan;
+    return GYRE_OK;
+  }
+  make_room(e);
+  struct plan *plan = calloc(1, sizeof *plan);
+  if (!plan) return gy_fail(GYRE_ERR_NOMEM, "out of memory for a program");
+  gyre_status st = gy_program_build(algo, key, &plan->program);
+  if (st) {
+    free(plan);
+    return st;
+  }
+  plan->algo = algo;
+  plan->key = *key;
+  plan->next = e->plans;
+  e->plans = plan;
+  e->n_plans++;
+  *out = plan;
+  return GYRE_OK;
+}
+
+static struct gy_run *run_alloc(struct gy_engine *e, struct plan *plan) {
+  struct gy_run *r = plan->idle;
+  if (r) {
+    plan->idle = r->next;
+    return r;
+  }
+  const struct gy_program *p = plan->program;
+  r = calloc(1, sizeof *r + p->n_queue * sizeof(struct cursor) + 3u * p->n_insn * sizeof(uint32_t));
+  if (!r) return NULL;
+  r->engine = e;
+  r->plan = plan;
+  r->prog = p;
+  r->cursor = (struct cursor *)(void *)(r + 1);
+  r->done = (uint32_t *)(void *)(r->cursor + p->n_queue);
+  r->total = r->done + p->n_insn;
+  r->issued = r->total + p->n_insn;
+  r->start.run = start_run;
+  return r;
+}
+
+static gyre_status run_scratch(struct gy_engine *e, struct gy_run *r) {
+  const struct gy_program *p = r->prog;
+  if (!p->n_tmp) return GYRE_OK;
+  size_t longest = gy_chunk_bytes(&r->geo, 0); /* no chunk is longer than the first */
+  size_t window = (size_t)e->window * r->geo.slice_bytes;
+  r->tmp_slot = p->tmp_whole || longest < window ? (longest + 63) / 64 * 64 : window;
+  size_t need = r->tmp_slot * p->n_tmp;
+  if (need <= r->tmp_capacity) return GYRE_OK;
+  char *tmp = aligned_alloc(4096, (need + 4095) / 4096 * 4096);
+  if (!tmp) return gy_fail(GYRE_ERR_NOMEM, "out of memory for %zu bytes of scratch", need);
+  free(r->tmp);
+  r->tmp = tmp;
+  r->tmp_capacity = need;
+  return GYRE_OK;
+}
+
+static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call *call) {
+  const struct gy_program *p = r->prog;
+  size_t n_algo;
+  const struct gy_algo *const *algos = gy_algorithms(&n_algo);
+  uint8_t algo = 0;
+  while (algos[algo] != r->plan->algo) algo++;
+  r->call = (struct gy_descriptor){ .count = call->count, .root = (uint32_t)call->root, .coll = (uint8_t)call->coll,
+                                    .dtype = (uint8_t)call->dtype, .op = (uint8_t)call->op, .algo = algo };
+  r->in = call->in;
+  r->out = call->out;
+  r->reduce = gy_reduce_kernel(call->dtype, call->op);
+  r->finish = call->op == GYRE_AVG ? (uint32_t)e->core->nranks : 0;
+  r->left = p->n_insn;
+  for (uint16_t i = 0; i < p->n_insn; i++) {
+    const struct gy_insn *insn = &p->insn[i];
+    r->done[i] = r->issued[i] = 0;
+    r->total[i] = gy_chunk_slices(&r->geo, insn->op == GY_SEND ? insn->src.range : insn->dst.range);
+  }
+}
+
+static gyre_status choose(struct gy_engine *e, const struct gy_call *call, struct gy_key *key,
+                          const struct gy_algo **out) {
+  size_t bytes = call->count * gyre_dtype_size(call->dtype);
+  if (call->coll == GY_REDUCE_SCATTER || call->coll == GY_ALL_GATHER) bytes *= (size_t)e->core->nranks;
+  struct choice *c = &e->choice[(bytes * 31 + bytes / 64 + (size_t)call->coll * 7) % CHOICES];
+  if (c->algo && c->bytes == bytes && c->coll == call->coll) {
+    *out = c->algo;
+    return GYRE_OK;
+  }
+  const struct gy_agreed *agreed = &e->core->roster->agreed;
+  gyre_status st = gy_select(agreed->algo, &agreed->cost, key, bytes, out);
+  if (st == GYRE_OK) *c = (struct choice){ bytes, *out, (uint8_t)call->coll };
+  return st;
+}
+
+static bool is_in_place(const struct gy_engine *e, const struct gy_call *call) {
+  size_t block = call->count * gyre_dtype_size(call->dtype) * (size_t)e->core->rank;
+  const char *in = call->in, *out = call->out;
+  switch (call->coll) {
+    case GY_REDUCE_SCATTER: return out == in + block;
+    case GY_ALL_GATHER: return in == out + block;
+    default: return in == out;
+  }
+}
+
+gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool will_wait, gyre_request **req) {
+  const struct gy_algo *algo = NULL;
+  struct plan *plan = NULL;
+  struct gy_key key = { .coll = (uint8_t)call->coll, .in_place = is_in_place(e, call), .nranks = e->core->nranks,
+                        .rank = e->core->rank, .root = call->root };
+  pthread_mutex_lock(&e->post_lock);
+  gyre_status st = e->refused ? gy_fail_text(e->refused, e->refused_text) : choose(e, call, &key, &algo);
+  if (st == GYRE_OK) st = find_plan(e, algo, &key, &plan);
+  if (st) goto unlock_post;
+  st = GYRE_ERR_NOMEM;
+  struct gy_run *r = run_alloc(e, plan);
+  if (!r) {
+    gy_fail(st, "out of memory for an operation");
+    goto unlock_post;
+  }
+  gy_geometry_init(&r->geo, r->prog, call->count, gyre_dtype_size(call->dtype), e->slice_bytes);
+  st = run_scratch(e, r);
+  if (st) goto keep_run;
+  run_fill(e, r, call);
+  st = GYRE_ERR_NOMEM;
+  r->req = gy_request_create(e->cfg.requests);
+  if (!r->req) goto keep_run;
+  r->call.seq = e->next_seq++;
+  plan->active++;
+  *req = r->req;
+  gy_loop_push(e->cfg.loop, &r->start); /* under post_lock: the order of posts is the order of sequence numbers */
+  pthread_mutex_unlock(&e->post_lock);
+  gy_loop_kick(e->cfg.loop, will_wait);
+  return GYRE_OK;
+
+keep_run:
+  r->next = plan->idle;
+  plan->idle = r;
+unlock_post:
+  pthread_mutex_unlock(&e->post_lock);
+  return st;
+}
+
+/* -------------------------------------------------------------------------- create, fail, free --- */
+
+gyre_status gy_engine_create(const struct gy_engine_config *config, struct gy_engine **out) {
+  struct gy_engine *e = calloc(1, sizeof *e);
+  if (!e) return gy_fail(GYRE_ERR_NOMEM, "out of memory for the engine");
+  e->cfg = *config;
+  e->core = config->core;
+  e->ends = calloc((size_t)e->core->nranks, sizeof *e->ends);
+  if (!e->ends) {
+    free(e);
+    return gy_fail(GYRE_ERR_NOMEM, "out of memory for %d ranks", config->core->nranks);
+  }
+  e->window = e->core->roster->agreed.window;
+  e->slice_bytes = e->core->roster->agreed.slice_bytes;
+  e->next_seq = 1;
+  e->active_tail = &e->active;
+  pthread_mutex_init(&e->post_lock, NULL);
+  *out = e;
+  return GYRE_OK;
+}
+
+gyre_status gy_engine_warm(struct gy_engine *e) {
+  for (int peer = 0; peer < e->core->nranks; peer++) {
+    if (peer != e->core->rank && !end_find(e, peer, 0) && !end_open(e, peer, 0)) return GYRE_ERR_SYS;
+  }
+  return GYRE_OK;
+}
+
+static void close_links(struct gy_engine *e, bool graceful) {
+  for (int peer = 0; peer < e->core->nranks; peer++) {
+    while (e->ends[peer]) {
+      struct end *end = e->ends[peer];
+      e->ends[peer] = end->next;
+      end->ops->link_close(end->link, graceful);
+      free(end);
+    }
+  }
+  for (unsigned i = 0; i < e->n_opened; i++) e->opened[i].ops->close(e->opened[i].tl);
+  e->n_opened = 0;
+}
+
+void gy_engine_fail(struct gy_engine *e, gyre_status status, const char *text, bool graceful) {
+  if (e->failed) return;
+  e->failed = true;
+  pthread_mutex_lock(&e->post_lock);
+  e->refused = status;
+  gy_format(e->refused_text, sizeof e->refused_text, "%s", text);
+  pthread_mutex_unlock(&e->post_lock);
+  close_links(e, graceful);
+  e->dirty_runs = NULL;
+  e->dirty_flows = NULL;
+  while (e->active) run_complete(e, e->active, status, text);
+}
+
+void gy_engine_free(struct gy_engine *e) {
+  while (e->plans) {
+    struct plan *next = e->plans->next;
+    plan_free(e->plans);
+    e->plans = next;
+  }
+  pthread_mutex_destroy(&e->post_lock);
+  free(e->ends);
+  free(e);
+}
+
+/* --------------------------------------------------------------------------------- reports --- */
+
+static int peer_of(const struct gy_run *r, uint16_t index) {
+  const struct gy_insn *i = &r->prog->insn[index];
+  return i->op == GY_COPY || i->op == GY_REDUCE ? -1 : i->peer;
+}
+
+/* What the run waits for: a receive that is issued but not done, else a send, else whatever is unfinished. */
+static void report_run(const struct gy_run *r, struct gy_op_report *out) {
+  static const uint8_t wanted[] = { 1, 0 };
+  *out = (struct gy_op_report){ .state = GY_OP_RUNNING, .call = r->call, .waiting_for = -1 };
+  for (size_t k = 0; k < 2; k++) {
+    for (uint16_t i = 0; i < r->prog->n_insn; i++) {
+      uint8_t op = r->prog->insn[i].op;
+      bool recv = op == GY_RECV || op == GY_RECV_REDUCE;
+      if (recv != wanted[k] || r->done[i] == r->total[i] || r->issued[i] == r->done[i]) continue;
+      out->waiting_for = peer_of(r, i);
+      out->insn = i;
+      out->slice = r->done[i];
+      return;
+    }
+  }
+}
+
+bool gy_engine_oldest(struct gy_engine *e, struct gy_op_report *out) {
+  if (!e->active) return false;
+  report_run(e->active, out);
+  return true;
+}
+
+void gy_engine_report(struct gy_engine *e, uint64_t seq, struct gy_op_report *out) {
+  *out = (struct gy_op_report){ .waiting_for = -1 };
+  for (const struct gy_run *r = e->active; r; r = r->next) {
+    if (r->call.seq != seq) continue;
+    report_run(r, out);
+    return;
+  }
+  if (seq > e->started) {
+    out->state = GY_OP_NOT_CALLED;
+  } else if (seq + HISTORY > e->started) {
+    out->state = GY_OP_DONE;
+    out->call = e->history[seq % HISTORY];
+  } else {
+    out->state = GY_OP_FORGOTTEN;
+  }
+}
+
+uint64_t gy_engine_moved(const struct gy_engine *e) {
+  uint64_t sum = e->moved;
+  for (int peer = 0; peer < e->core->nranks; peer++) {
+    for (const struct end *end = e->ends[peer]; end; end = end->next) {
+      sum += end->link->bytes_in + end->link->bytes_out;
+    }
+  }
+  return sum;
+}
+
+uint64_t gy_engine_frontier(struct gy_engine *e) {
+  uint64_t seq = e->started + 1;
+  for (const struct gy_run *r = e->active; r; r = r->next) {
+    if (r->call.seq < seq) seq = r->call.seq;
+  }
+  return seq;
+}
+
+bool gy_engine_needs(const struct gy_engine *e, int peer) {
+  for (const struct gy_run *r = e->active; r; r = r->next) {
+    for (uint16_t i = 0; i < r->prog->n_insn; i++) {
+      if (peer_of(r, i) == peer && r->done[i] < r->total[i]) return true;
+    }
+  }
+  return false;
+}

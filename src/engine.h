@@ -1,0 +1,76 @@
+/*
+ * engine.h - runs programs slice by slice.
+ *
+ * Role:   a posted call becomes a run: a program, its buffers, and one pair of counters for each instruction. A pass
+ *         issues every message whose dependencies are met to its link, in link order, and does the local steps.
+ * Thread: gy_engine_post: any thread. All else: the driving thread, locked.
+ * Owner:  the communicator.
+ */
+#ifndef GY_ENGINE_H
+#define GY_ENGINE_H
+
+#include "../transport/transport.h"
+#include "loop.h"
+#include "request.h"
+
+#define GY_WINDOW_MAX 64
+
+struct gy_engine;
+
+struct gy_call { /* one collective as its caller states it, arguments already checked */
+  enum gy_coll coll;
+  gyre_dtype dtype;
+  gyre_op op;
+  int root;
+  const void *in;
+  void *out;
+  size_t count;
+};
+
+struct gy_engine_config {
+  struct gy_comm_core *core;
+  struct gy_loop *loop;
+  struct gy_request_pool *requests;
+  const struct gy_tl_ops *const *peer_ops; /* the transport for each peer; nranks, NULL for itself */
+  /* (locked) A link broke, or carried another call: the communicator judges. */
+  void (*link_down)(void *user, int peer, gyre_status why, int sys_errno);
+  void (*mismatch)(void *user, int peer, const struct gy_descriptor *mine, const struct gy_descriptor *theirs);
+  void *user;
+};
+
+gyre_status gy_engine_create(const struct gy_engine_config *config, struct gy_engine **out);
+/* Posts a call. On GYRE_OK it has a place in the order and *req will complete. Any error consumes nothing. */
+gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool will_wait, gyre_request **req);
+unsigned gy_engine_pass(struct gy_engine *e, bool spin);
+bool gy_engine_arm(struct gy_engine *e);
+/* Opens the links that the usual programs need, or all. */
+gyre_status gy_engine_warm(struct gy_engine *e);
+/* Every run in flight completes with this; later posts are refused with it; links are closed. */
+void gy_engine_fail(struct gy_engine *e, gyre_status status, const char *text, bool graceful);
+/* Frees it; after gy_engine_fail, when no thread can post any more. */
+void gy_engine_free(struct gy_engine *e);
+
+/* What became of the operation `seq`, for stall queries. */
+enum gy_op_state { GY_OP_NOT_CALLED, GY_OP_RUNNING, GY_OP_DONE, GY_OP_FORGOTTEN };
+struct gy_op_report {
+  enum gy_op_state state;
+  struct gy_descriptor call;  /* unless NOT_CALLED or FORGOTTEN */
+  int waiting_for;            /* RUNNING: the peer whose message the earliest unfinished instruction needs; -1: none */
+  uint16_t insn;              /* RUNNING: that instruction, and its slice */
+  uint32_t slice;
+};
+void gy_engine_report(struct gy_engine *e, uint64_t seq, struct gy_op_report *out);
+/* The oldest run in flight; false if there is none. */
+bool gy_engine_oldest(struct gy_engine *e, struct gy_op_report *out);
+/* Bytes and transfers moved so far, in any direction: a stall is when this stands still. */
+uint64_t gy_engine_moved(const struct gy_engine *e);
+/* Sequence number of the first operation that has not completed here (that of the next call if all have). */
+uint64_t gy_engine_frontier(struct gy_engine *e);
+/* Whether operations in flight still need messages from or to this peer. */
+bool gy_engine_needs(const struct gy_engine *e, int peer);
+
+/* "all_reduce(f32 x 1024, sum)", "broadcast(u8 x 7, root 2)"; returns out. */
+const char *gy_descriptor_text(const struct gy_descriptor *d, char *out, size_t capacity);
+bool gy_descriptor_equal(const struct gy_descriptor *a, const struct gy_descriptor *b);
+
+#endif

@@ -1,0 +1,702 @@
+/*
+ * fault.c - see fault.h.
+ *
+ * Rank 0 is the root. Suspicions travel to it (REPORT), its judgement comes back (VERDICT). Before it judges a broken data link
+ * it waits a moment for a control connection to end, because the rank whose control connection ended is the one that died; the
+ * others only saw the consequences. An operation that does not move asks (STALL): the root asks every rank what that operation was
+ * there (QUERY, ANSWER) and compares. At the operation's deadline (DEADLINE) it names who did not call, or does not answer.
+ *
+ * When the root has left, or is the one that does not answer, ranks judge for themselves.
+ */
+#include "fault.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+
+/* Messages on a control channel; bootstrap's have lower numbers. */
+enum {
+  MSG_REPORT = 32, /* verdict so far: a suspicion, or an abort */
+  MSG_VERDICT,     /* verdict */
+  MSG_BYE,         /* u64 frontier: the first operation this rank will not take part in */
+  MSG_LEFT,        /* i32 rank, u64 frontier: root relays a BYE */
+  MSG_STALL,       /* u64 seq */
+  MSG_DEADLINE,    /* u64 seq */
+  MSG_CONFLICT,    /* u64 seq, verdict: a frame of another call came; the root asks all before it judges */
+  MSG_QUERY,       /* u32 id, u64 seq */
+  MSG_ANSWER       /* u32 id, u64 seq, report */
+};
+
+#define GRACE_MS 150    /* for a control connection to end before a broken data link is judged */
+#define QUERY_MS 1000   /* for ranks to answer at a deadline */
+#define CONFLICT_MS 250 /* for ranks to answer when a mismatch is certain already */
+#define SLEPT_MS 500    /* between two ticks: this process did not run */
+#define NOT_LEFT UINT64_MAX
+
+struct answer {
+  bool given;
+  struct gy_op_report report;
+};
+
+enum purpose { FOR_STALL, FOR_CONFLICT, FOR_DEADLINE }; /* rising urgency */
+
+struct member { /* what is known of another rank */
+  uint64_t frontier; /* it left before this operation; NOT_LEFT */
+  struct answer answer;
+};
+
+struct gy_fault {
+  struct gy_fault_config cfg;
+  int rank, nranks;
+  struct gy_channel **channels;
+  struct member *member;
+  uint64_t left_frontier; /* least frontier of those who left */
+  bool root_left, root_gone;
+
+  gyre_error verdict;   /* status GYRE_OK: none */
+  gyre_error suspicion; /* the first one, not judged yet */
+  uint64_t judge_at;    /* when it is judged (loop ms); 0: never */
+
+  struct { /* root: the query in progress */
+    uint32_t id;
+    uint64_t seq, until; /* until 0: none */
+    enum purpose purpose;
+    int reporter;
+    gyre_error fallback;
+  } query;
+
+  struct watch { /* the timer outlives the fault until libuv has closed it */
+    uv_timer_t timer;
+    struct gy_fault *fault;
+  } *watch;
+  uint32_t tick_ms;
+  bool ticking; /* only while there is something to watch */
+  uint64_t last_tick, moved, moved_at, stall_seq, deadline_seq;
+};
+
+static uint64_t now(const struct gy_fault *f) { return uv_now(f->cfg.core->uv); }
+static const struct gy_agreed *agreed(const struct gy_fault *f) { return &f->cfg.core->roster->agreed; }
+static bool is_root(const struct gy_fault *f) { return f->rank == 0; }
+static bool decided(const struct gy_fault *f) { return f->verdict.status != GYRE_OK; }
+const gyre_error *gy_fault_verdict(const struct gy_fault *f) { return &f->verdict; }
+
+static const char *place(const struct gy_fault *f, int rank, char *out, size_t capacity) {
+  const struct gy_member *m = &f->cfg.core->roster->member[rank];
+  gy_format(out, capacity, "rank %d (%s, pid %u)", rank, m->host_name, m->pid);
+  return out;
+}
+
+/* --------------------------------------------------------------------------------- messages --- */
+
+static void w_error(struct gy_writer *w, const gyre_error *e) {
+  gy_w_i32(w, e->status);
+  gy_w_i32(w, e->culprit_rank);
+  gy_w_i32(w, e->reporter_rank);
+  gy_w_u64(w, e->op_seq);
+  gy_w_i32(w, e->sys_errno);
+  gy_w_text(w, e->text);
+}
+
+static void r_error(struct gy_reader *r, gyre_error *e, int nranks) {
+  *e = (gyre_error)GYRE_ERROR_INIT;
+  e->status = (gyre_status)gy_r_i32(r);
+  e->culprit_rank = gy_r_i32(r);
+  e->reporter_rank = gy_r_i32(r);
+  e->op_seq = gy_r_u64(r);
+  e->sys_errno = gy_r_i32(r);
+  gy_r_text(r, e->text, sizeof e->text);
+  bool sane = e->status < 0 && e->status >= GYRE_ERR_INTERNAL && e->culprit_rank >= -1 && e->culprit_rank < nranks;
+  if (!sane) r->failed = true;
+}
+
+static void w_report(struct gy_writer *w, const struct gy_op_report *o) {
+  gy_w_u8(w, (uint8_t)o->state);
+  gy_w_u64(w, o->call.seq);
+  gy_w_u64(w, o->call.count);
+  gy_w_u32(w, o->call.root);
+  gy_w_u8(w, o->call.coll);
+  gy_w_u8(w, o->call.dtype);
+  gy_w_u8(w, o->call.op);
+  gy_w_u8(w, o->call.algo);
+  gy_w_i32(w, o->waiting_for);
+  gy_w_u16(w, o->insn);
+  gy_w_u32(w, o->slice);
+}
+
+static void r_report(struct gy_reader *r, struct gy_op_report *o, int nranks) {
+  uint8_t state = gy_r_u8(r);
+  if (state > GY_OP_FORGOTTEN) r->failed = true;
+  *o = (struct gy_op_report){ .state = (enum gy_op_state)(state > GY_OP_FORGOTTEN ? GY_OP_FORGOTTEN : state) };
+  o->call.seq = gy_r_u64(r);
+  o->call.count = gy_r_u64(r);
+  o->call.root = gy_r_u32(r);
+  o->call.coll = gy_r_u8(r);
+  o->call.dtype = gy_r_u8(r);
+  o->call.op = gy_r_u8(r);
+  o->call.algo = gy_r_u8(r);
+  o->waiting_for = gy_r_i32(r);
+  o->insn = gy_r_u16(r);
+  o->slice = gy_r_u32(r);
+  if (o->waiting_for < -1 || o->waiting_for >= nranks) r->failed = true;
+}
+
+static void send_writer(struct gy_channel *ch, uint8_t type, struct gy_writer *w) {
+  if (ch && !w->failed) gy_channel_send(ch, type, w->data, w->len);
+  gy_w_free(w);
+}
+
+static void send_error(struct gy_fault *f, int to, uint8_t type, const gyre_error *e) {
+  struct gy_writer w = { 0 };
+  w_error(&w, e);
+  send_writer(f->channels[to], type, &w);
+}
+
+static void send_seq(struct gy_fault *f, int to, uint8_t type, uint64_t seq) {
+  struct gy_writer w = { 0 };
+  gy_w_u64(&w, seq);
+  send_writer(f->channels[to], type, &w);
+}
+
+static void start_ticking(struct gy_fault *f);
+
+/* --------------------------------------------------------------------------------- verdicts --- */
+
+static void decide(struct gy_fault *f, const gyre_error *e) {
+  if (decided(f)) return;
+  f->verdict = *e;
+  f->judge_at = 0;
+  f->query.until = 0;
+  gy_log(GY_LOG_INFO, "rank %d: verdict %s: %s", f->rank, gyre_status_name(e->status), e->text);
+  if (!is_root(f)) return;
+  for (int r = 1; r < f->nranks; r++) send_error(f, r, MSG_VERDICT, e);
+}
+
+static gyre_error make_error(const struct gy_fault *f, gyre_status status, int culprit, int sys_errno) {
+  gyre_error e = GYRE_ERROR_INIT;
+  struct gy_op_report oldest;
+  e.status = status;
+  e.culprit_rank = culprit;
+  e.reporter_rank = f->rank;
+  e.sys_errno = sys_errno;
+  e.op_seq = gy_engine_oldest(f->cfg.engine, &oldest) ? oldest.call.seq : 0;
+  return e;
+}
+
+static void add_operation(const struct gy_fault *f, gyre_error *e) {
+  struct gy_op_report oldest;
+  char call[128];
+  size_t n = strlen(e->text);
+  if (!gy_engine_oldest(f->cfg.engine, &oldest)) return;
+  gy_format(e->text + n, sizeof e->text - n, "; in operation %llu, %s", (unsigned long long)oldest.call.seq,
+            gy_descriptor_text(&oldest.call, call, sizeof call));
+}
+
+/* A first suspicion waits for the root, or at the root for a control connection to end. */
+static void consider(struct gy_fault *f, const gyre_error *e) {
+  if (decided(f) || f->suspicion.status) return;
+  f->suspicion = *e;
+  start_ticking(f);
+  if (is_root(f)) {
+    f->judge_at = now(f) + GRACE_MS;
+  } else if (f->root_left || f->root_gone) {
+    decide(f, e);
+  } else {
+    send_error(f, 0, MSG_REPORT, e);
+    f->judge_at = now(f) + agreed(f)->verdict_ms + (e->status == GYRE_ERR_TIMEOUT ? QUERY_MS : 0);
+  }
+}
+
+void gy_fault_suspect(struct gy_fault *f, int peer, gyre_status why, int sys_errno) {
+  if (decided(f)) return;
+  char who[128], detail[256];
+  gy_format(detail, sizeof detail, "%s", gyre_last_error());
+  if (peer < 0) {
+    gyre_error e = make_error(f, why, f->rank, sys_errno);
+    gy_format(e.text, sizeof e.text, "%s failed: %s", place(f, f->rank, who, sizeof who), detail);
+    consider(f, &e);
+    return;
+  }
+  if (f->member[peer].frontier != NOT_LEFT && !gy_engine_needs(f->cfg.engine, peer)) return;
+  gyre_error e = make_error(f, why == GYRE_ERR_SYS ? GYRE_ERR_PEER_LOST : why, peer, sys_errno);
+  place(f, peer, who, sizeof who);
+  if (why == GYRE_ERR_PEER_LOST && !sys_errno) {
+    gy_format(e.text, sizeof e.text, "%s closed its connection without a goodbye: it died or was killed", who);
+  } else if (sys_errno) {
+    gy_format(e.text, sizeof e.text, "the connection to %s broke: %s (errno %d)", who, strerror(sys_errno), sys_errno);
+  } else {
+    gy_format(e.text, sizeof e.text, "the link to %s failed: %s", who, detail);
+  }
+  add_operation(f, &e);
+  consider(f, &e);
+}
+
+void gy_fault_abort(struct gy_fault *f, const char *why) {
+  if (decided(f)) return;
+  gyre_error e = make_error(f, GYRE_ERR_ABORTED, f->rank, 0);
+  char who[128];
+  gy_format(e.text, sizeof e.text, "%s aborted the communicator: %s", place(f, f->rank, who, sizeof who),
+            why && *why ? why : "no reason given");
+  if (!is_root(f) && !f->root_gone) send_error(f, 0, MSG_REPORT, &e);
+  decide(f, &e);
+}
+
+/* --------------------------------------------------------------------------------- queries --- */
+
+/* Appends "ranks 0, 2-5" for the ranks whose bit is set. */
+static size_t put_ranks(char *out, size_t capacity, const bool *in, int nranks) {
+  size_t n = 0;
+  int total = 0;
+  for (int r = 0; r < nranks; r++) total += in[r];
+  n += gy_format(out, capacity, total == 1 ? "rank" : "ranks");
+  const char *separator = " ";
+  for (int r = 0; r < nranks; r++) {
+    if (!in[r]) continue;
+    int last = r;
+    while (last + 1 < nranks && in[last + 1]) last++;
+    n += gy_format(out + n, capacity - n, last > r ? "%s%d-%d" : "%s%d", separator, r, last);
+    separator = ", ";
+    r = last;
+  }
+  return n;
+}
+
+static bool has_call(const struct answer *a) {
+  return a->given && (a->report.state == GY_OP_RUNNING || a->report.state == GY_OP_DONE);
+}
+
+/* Groups the answers by call. More than one group is a mismatch: its text lists them all; the culprit is the only rank outside
+ * of the largest group, if there is one such. */
+static bool find_mismatch(struct gy_fault *f, gyre_error *e) {
+  bool *seen = calloc((size_t)f->nranks, sizeof *seen), *group = calloc((size_t)f->nranks, sizeof *group);
+  bool found = false;
+  int groups = 0, largest = 0, callers = 0, odd = -1;
+  size_t n = 0;
+  if (!seen || !group) goto free_sets;
+  *e = make_error(f, GYRE_ERR_MISMATCH, -1, 0);
+  e->op_seq = f->query.seq;
+  e->reporter_rank = f->query.reporter;
+  n = gy_format(e->text, sizeof e->text, "operation %llu differs: ", (unsigned long long)f->query.seq);
+  for (int r = 0; r < f->nranks; r++) {
+    const struct answer *a = &f->member[r].answer;
+    if (seen[r] || !has_call(a)) continue;
+    int size = 0;
+    memset(group, 0, (size_t)f->nranks * sizeof *group);
+    for (int q = r; q < f->nranks; q++) {
+      const struct answer *b = &f->member[q].answer;
+      if (!has_call(b) || !gy_descriptor_equal(&a->report.call, &b->report.call)) continue;
+      group[q] = seen[q] = true;
+      size++;
+    }
+    char call[128];
+    n += gy_format(e->text + n, sizeof e->text - n, groups ? "; " : "");
+    n += put_ranks(e->text + n, sizeof e->text - n, group, f->nranks);
+    n += gy_format(e->text + n, sizeof e->text - n, " called %s", gy_descriptor_text(&a->report.call, call, sizeof call));
+    groups++;
+    callers += size;
+    if (size > largest) largest = size;
+    if (size == 1) odd = r;
+  }
+  if (groups == 2 && largest == callers - 1 && largest > 1) e->culprit_rank = odd;
+  found = groups > 1;
+free_sets:
+  free(seen);
+  free(group);
+  return found;
+}
+
+/* At the deadline all agree on the call: who keeps it from moving? */
+static void blame_for_deadline(struct gy_fault *f, gyre_error *e) {
+  char who[128], call[128];
+  unsigned long long seq = f->query.seq;
+  uint32_t limit = agreed(f)->op_timeout_ms;
+  const struct gy_descriptor *d = NULL;
+  *e = make_error(f, GYRE_ERR_TIMEOUT, -1, 0);
+  e->op_seq = f->query.seq;
+  e->reporter_rank = f->query.reporter;
+  for (int r = 0; r < f->nranks; r++) {
+    if (has_call(&f->member[r].answer)) d = &f->member[r].answer.report.call;
+  }
+  const char *what = d ? gy_descriptor_text(d, call, sizeof call) : "an operation";
+  for (int r = 0; r < f->nranks; r++) {
+    if (f->member[r].answer.given || f->member[r].frontier != NOT_LEFT) continue;
+    e->culprit_rank = r;
+    gy_format(e->text, sizeof e->text,
+              "%s does not answer (stopped, or its host hangs or is cut off): operation %llu, %s, moved nothing for %u ms",
+              place(f, r, who, sizeof who), seq, what, limit);
+    return;
+  }
+  for (int r = 0; r < f->nranks; r++) {
+    if (f->member[r].answer.report.state != GY_OP_NOT_CALLED) continue;
+    e->culprit_rank = r;
+    gy_format(e->text, sizeof e->text, "%s has not called operation %llu, %s, within %u ms", place(f, r, who, sizeof who), seq,
+              what, limit);
+    return;
+  }
+  int r = f->query.reporter; /* follow who waits for whom */
+  for (int step = 0; step < f->nranks; step++) {
+    const struct gy_op_report *o = &f->member[r].answer.report;
+    if (o->state != GY_OP_RUNNING || o->waiting_for < 0) break;
+    r = o->waiting_for;
+  }
+  e->culprit_rank = r;
+  gy_format(e->text, sizeof e->text, "operation %llu, %s, moved nothing for %u ms; %s is the one waited for", seq, what, limit,
+            place(f, r, who, sizeof who));
+}
+
+static void finish_query(struct gy_fault *f) {
+  gyre_error e;
+  f->query.until = 0;
+  if (find_mismatch(f, &e)) {
+    decide(f, &e);
+  } else if (f->query.purpose == FOR_CONFLICT) {
+    decide(f, &f->query.fallback);
+  } else if (f->query.purpose == FOR_DEADLINE) {
+    blame_for_deadline(f, &e);
+    decide(f, &e);
+  }
+}
+
+static bool all_answered(const struct gy_fault *f) {
+  for (int r = 0; r < f->nranks; r++) {
+    if (!f->member[r].answer.given && f->member[r].frontier == NOT_LEFT) return false;
+  }
+  return true;
+}
+
+static void take_answer(struct gy_fault *f, int rank, uint32_t id, const struct gy_op_report *o) {
+  if (!f->query.until || id != f->query.id) return;
+  f->member[rank].answer = (struct answer){ true, *o };
+  if (all_answered(f)) finish_query(f);
+}
+
+/* Root: asks everybody about an operation, unless a query at least as urgent is under way. */
+static void query(struct gy_fault *f, uint64_t seq, enum purpose purpose, int reporter, const gyre_error *fallback) {
+  static const uint32_t limit[] = { QUERY_MS, CONFLICT_MS, QUERY_MS };
+  if (decided(f) || (f->query.until && f->query.purpose >= purpose)) return;
+  start_ticking(f);
+  f->query.id++;
+  f->query.seq = seq;
+  f->query.purpose = purpose;
+  f->query.reporter = reporter;
+  f->query.until = now(f) + limit[purpose];
+  if (fallback) f->query.fallback = *fallback;
+  for (int r = 0; r < f->nranks; r++) f->member[r].answer.given = false;
+  for (int r = 1; r < f->nranks; r++) {
+    struct gy_writer w = { 0 };
+    gy_w_u32(&w, f->query.id);
+    gy_w_u64(&w, seq);
+    send_writer(f->channels[r], MSG_QUERY, &w);
+  }
+  struct gy_op_report mine;
+  gy_engine_report(f->cfg.engine, seq, &mine);
+  take_answer(f, 0, f->query.id, &mine);
+}
+
+void gy_fault_mismatch(struct gy_fault *f, int peer, const struct gy_descriptor *mine, const struct gy_descriptor *theirs) {
+  if (decided(f)) return;
+  char a[128], b[128];
+  gyre_error e = make_error(f, GYRE_ERR_MISMATCH, -1, 0);
+  e.op_seq = mine->seq;
+  gy_format(e.text, sizeof e.text, "operation %llu differs: rank %d called %s; rank %d called %s as its operation %llu",
+            (unsigned long long)mine->seq, f->rank, gy_descriptor_text(mine, a, sizeof a), peer,
+            gy_descriptor_text(theirs, b, sizeof b), (unsigned long long)theirs->seq);
+  if (is_root(f)) {
+    query(f, mine->seq, FOR_CONFLICT, f->rank, &e);
+  } else if (f->root_left || f->root_gone) {
+    decide(f, &e);
+  } else if (!f->suspicion.status) {
+    f->suspicion = e;
+    start_ticking(f);
+    f->judge_at = now(f) + agreed(f)->verdict_ms + CONFLICT_MS;
+    send_error(f, 0, MSG_CONFLICT, &e);
+  }
+}
+
+/* ------------------------------------------------------------------------------ departures --- */
+
+static void member_left(struct gy_fault *f, int rank, uint64_t frontier) {
+  f->member[rank].frontier = frontier;
+  if (frontier < f->left_frontier) f->left_frontier = frontier;
+  if (f->query.until && all_answered(f)) finish_query(f);
+}
+
+void gy_fault_check(struct gy_fault *f) {
+  struct gy_op_report o;
+  if (!f->ticking && gy_engine_oldest(f->cfg.engine, &o)) start_ticking(f);
+  if (f->left_frontier == NOT_LEFT || decided(f) || f->suspicion.status) return;
+  if (!gy_engine_oldest(f->cfg.engine, &o)) return;
+  for (int r = 0; r < f->nranks; r++) {
+    if (o.call.seq < f->member[r].frontier) continue;
+    gyre_error e = make_error(f, GYRE_ERR_PEER_LOST, r, 0);
+    char who[128], call[128];
+    gy_format(e.text, sizeof e.text, "%s left at operation %llu; operation %llu, %s, needs it", place(f, r, who, sizeof who),
+              (unsigned long long)f->member[r].frontier, (unsigned long long)o.call.seq,
+              gy_descriptor_text(&o.call, call, sizeof call));
+    consider(f, &e);
+    return;
+  }
+}
+
+static void channel_ended(void *user, struct gy_channel *ch, int sys_errno) {
+  struct gy_fault *f = user;
+  int r = 0;
+  while (f->channels[r] != ch) r++;
+  f->channels[r] = NULL;
+  gy_channel_close(ch);
+  if (r == 0) f->root_gone = true;
+  if (decided(f) || f->member[r].frontier != NOT_LEFT) return;
+  gyre_error e = make_error(f, GYRE_ERR_PEER_LOST, r, sys_errno);
+  char who[128];
+  place(f, r, who, sizeof who);
+  if (sys_errno) {
+    gy_format(e.text, sizeof e.text, "the control connection to %s broke: %s (errno %d)", who, strerror(sys_errno), sys_errno);
+  } else {
+    gy_format(e.text, sizeof e.text, "%s closed its connection without a goodbye: it died or was killed", who);
+  }
+  add_operation(f, &e);
+  decide(f, &e); /* a rank whose control connection ended goes before what others suspect */
+}
+
+/* -------------------------------------------------------------------------------- receiving --- */
+
+static void root_message(struct gy_fault *f, int from, uint8_t type, struct gy_reader *r) {
+  gyre_error e;
+  struct gy_op_report o;
+  switch (type) {
+    case MSG_REPORT:
+      r_error(r, &e, f->nranks);
+      if (r->failed) break;
+      if (e.status == GYRE_ERR_ABORTED || e.culprit_rank == 0) {
+        decide(f, &e); /* culprit 0: this process slept, and the others gave it up */
+      } else {
+        consider(f, &e);
+      }
+      break;
+    case MSG_CONFLICT:
+      r_error(r, &e, f->nranks);
+      if (!r->failed) query(f, e.op_seq, FOR_CONFLICT, from, &e);
+      break;
+    case MSG_BYE: {
+      uint64_t frontier = gy_r_u64(r);
+      if (r->failed) break;
+      for (int to = 1; to < f->nranks; to++) {
+        struct gy_writer w = { 0 };
+        if (to == from) continue;
+        gy_w_i32(&w, from);
+        gy_w_u64(&w, frontier);
+        send_writer(f->channels[to], MSG_LEFT, &w);
+      }
+      member_left(f, from, frontier);
+      break;
+    }
+    case MSG_STALL: query(f, gy_r_u64(r), FOR_STALL, from, NULL); break;
+    case MSG_DEADLINE: query(f, gy_r_u64(r), FOR_DEADLINE, from, NULL); break;
+    case MSG_ANSWER: {
+      uint32_t id = gy_r_u32(r);
+      r_report(r, &o, f->nranks);
+      if (!r->failed) take_answer(f, from, id, &o);
+      break;
+    }
+    default: r->failed = true;
+  }
+}
+
+static void member_message(struct gy_fault *f, uint8_t type, struct gy_reader *r) {
+  gyre_error e;
+  switch (type) {
+    case MSG_VERDICT:
+      r_error(r, &e, f->nranks);
+      if (!r->failed) decide(f, &e);
+      break;
+    case MSG_BYE: {
+      uint64_t frontier = gy_r_u64(r);
+      f->root_left = true;
+      member_left(f, 0, frontier);
+      if (f->suspicion.status) decide(f, &f->suspicion);
+      break;
+    }
+    case MSG_LEFT: {
+      int rank = gy_r_i32(r);
+      uint64_t frontier = gy_r_u64(r);
+      if (rank <= 0 || rank >= f->nranks) r->failed = true;
+      if (!r->failed) member_left(f, rank, frontier);
+      break;
+    }
+    case MSG_QUERY: {
+      struct gy_op_report o;
+      struct gy_writer w = { 0 };
+      uint32_t id = gy_r_u32(r);
+      uint64_t seq = gy_r_u64(r);
+      gy_engine_report(f->cfg.engine, seq, &o);
+      gy_w_u32(&w, id);
+      w_report(&w, &o);
+      send_writer(f->channels[0], MSG_ANSWER, &w);
+      break;
+    }
+    default: r->failed = true;
+  }
+}
+
+static void message(void *user, struct gy_channel *ch, uint8_t type, const void *body, size_t len) {
+  struct gy_fault *f = user;
+  struct gy_reader r = { .data = body, .len = len };
+  int from = 0;
+  while (f->channels[from] != ch) from++;
+  if (decided(f)) return;
+  if (is_root(f)) {
+    root_message(f, from, type, &r);
+  } else {
+    member_message(f, type, &r);
+  }
+  if (!r.failed || decided(f)) return;
+  gyre_error e = make_error(f, GYRE_ERR_PROTO, from, 0);
+  char who[128];
+  gy_format(e.text, sizeof e.text, "a malformed message (type %u, %zu bytes) came from %s", type, len,
+            place(f, from, who, sizeof who));
+  consider(f, &e);
+}
+
+static const struct gy_channel_events events = { message, channel_ended };
+
+/* ------------------------------------------------------------------------------------ timer --- */
+
+/* A stall asks once; a deadline is a suspicion, for which the root is given time to ask everybody. */
+static void watch_progress(struct gy_fault *f) {
+  struct gy_op_report o;
+  uint64_t moved = gy_engine_moved(f->cfg.engine), t = now(f);
+  bool active = gy_engine_oldest(f->cfg.engine, &o);
+  if (!active || moved != f->moved) {
+    f->moved = moved;
+    f->moved_at = t;
+    f->stall_seq = f->deadline_seq = 0;
+    return;
+  }
+  uint64_t still = t - f->moved_at;
+  if (still >= agreed(f)->op_timeout_ms && f->deadline_seq != o.call.seq && !f->suspicion.status) {
+    f->deadline_seq = o.call.seq;
+    if (is_root(f)) {
+      query(f, o.call.seq, FOR_DEADLINE, 0, NULL);
+      return;
+    }
+    gyre_error e = make_error(f, GYRE_ERR_TIMEOUT, f->root_left ? o.waiting_for : 0, 0);
+    char who[128], call[128];
+    gy_descriptor_text(&o.call, call, sizeof call);
+    if (f->root_left) {
+      gy_format(e.text, sizeof e.text, "operation %llu, %s, moved nothing for %u ms; it waits for rank %d",
+                (unsigned long long)o.call.seq, call, agreed(f)->op_timeout_ms, o.waiting_for);
+      decide(f, &e);
+      return;
+    }
+    gy_format(e.text, sizeof e.text,
+              "%s does not answer (stopped, or its host hangs or is cut off): operation %llu, %s, moved nothing for %u ms",
+              place(f, 0, who, sizeof who), (unsigned long long)o.call.seq, call, agreed(f)->op_timeout_ms);
+    f->suspicion = e;
+    f->judge_at = t + QUERY_MS + agreed(f)->verdict_ms;
+    send_seq(f, 0, MSG_DEADLINE, o.call.seq);
+  } else if (still >= agreed(f)->stall_ms && f->stall_seq != o.call.seq) {
+    char state[64] = "";
+    f->stall_seq = o.call.seq;
+    if (o.waiting_for >= 0) gy_format(state, sizeof state, ", waiting for rank %d", o.waiting_for);
+    gy_log(GY_LOG_INFO, "rank %d: operation %llu has not moved for %llu ms: instruction %u slice %u%s", f->rank,
+           (unsigned long long)o.call.seq, (unsigned long long)still, o.insn, o.slice, state);
+    if (is_root(f)) {
+      query(f, o.call.seq, FOR_STALL, 0, NULL);
+    } else if (!f->root_left) {
+      send_seq(f, 0, MSG_STALL, o.call.seq);
+    }
+  }
+}
+
+static void on_tick(uv_timer_t *timer);
+
+static void start_ticking(struct gy_fault *f) {
+  if (f->ticking || decided(f)) return;
+  f->ticking = true;
+  f->last_tick = f->moved_at = now(f);
+  uv_timer_start(&f->watch->timer, on_tick, f->tick_ms, f->tick_ms);
+}
+
+/* A gap between ticks means that this process was stopped, or starved: nothing is held against others for that time, and the
+ * sockets are read before anything is judged. */
+static void discount_sleep(struct gy_fault *f) {
+  uint64_t t = now(f), gap = t - f->last_tick;
+  f->last_tick = t;
+  if (gap < SLEPT_MS) return;
+  f->moved_at += gap;
+  if (f->judge_at) f->judge_at += gap;
+  if (f->query.until) f->query.until += gap;
+}
+
+static void on_tick(uv_timer_t *timer) {
+  struct gy_fault *f = ((struct watch *)timer->data)->fault;
+  struct gy_op_report o;
+  bool idle = !f->judge_at && !f->query.until && !gy_engine_oldest(f->cfg.engine, &o);
+  if (decided(f) || idle) {
+    uv_timer_stop(timer);
+    f->ticking = false;
+    return;
+  }
+  discount_sleep(f);
+  if (f->judge_at && now(f) >= f->judge_at) {
+    gyre_error e = f->suspicion;
+    if (!is_root(f) && e.culprit_rank == 0) send_error(f, 0, MSG_REPORT, &e); /* so that it learns why when it wakes */
+    decide(f, &e);
+  } else if (f->query.until && now(f) >= f->query.until) {
+    finish_query(f);
+  } else {
+    watch_progress(f);
+  }
+}
+
+/* --------------------------------------------------------------------------- create and leave --- */
+
+static void free_watch(uv_handle_t *h) { free(h->data); }
+
+gyre_status gy_fault_create(const struct gy_fault_config *config, struct gy_fault **out) {
+  struct gy_fault *f = calloc(1, sizeof *f);
+  if (!f) goto no_memory;
+  f->cfg = *config;
+  f->rank = config->core->rank;
+  f->nranks = config->core->nranks;
+  f->channels = config->channels;
+  f->left_frontier = NOT_LEFT;
+  f->verdict = f->suspicion = (gyre_error)GYRE_ERROR_INIT;
+  f->member = calloc((size_t)f->nranks, sizeof *f->member);
+  if (!f->member) goto free_fault;
+  for (int r = 0; r < f->nranks; r++) f->member[r].frontier = NOT_LEFT;
+  f->watch = calloc(1, sizeof *f->watch);
+  if (!f->watch) goto free_member;
+  f->watch->fault = f;
+  uv_timer_init(config->core->uv, &f->watch->timer);
+  f->watch->timer.data = f->watch;
+  f->tick_ms = agreed(f)->stall_ms / 8 < 10 ? 10 : agreed(f)->stall_ms / 8;
+  if (f->tick_ms > 50) f->tick_ms = 50;
+  for (int r = 0; r < f->nranks; r++) {
+    if (f->channels[r]) gy_channel_rebind(f->channels[r], &events, f);
+  }
+  *out = f;
+  return GYRE_OK;
+
+free_member:
+  free(f->member);
+free_fault:
+  free(f);
+no_memory:
+  return gy_fail(GYRE_ERR_NOMEM, "out of memory for the fault detector");
+}
+
+void gy_fault_leave(struct gy_fault *f) {
+  uint64_t frontier = gy_engine_frontier(f->cfg.engine);
+  uint32_t linger = (uint32_t)f->cfg.core->settings->linger_ms;
+  for (int r = 0; r < f->nranks; r++) {
+    if (!f->channels[r]) continue;
+    if (!decided(f)) send_seq(f, r, MSG_BYE, frontier);
+    gy_channel_finish(f->channels[r], f->cfg.core->net, linger);
+  }
+  uv_timer_stop(&f->watch->timer);
+  uv_close((uv_handle_t *)&f->watch->timer, free_watch);
+  free(f->channels);
+  free(f->member);
+  free(f);
+}

@@ -1,0 +1,34 @@
+/*
+ * fault.h - one verdict for each communicator.
+ *
+ * Role:   what a rank notices (a broken link, another call, a stall) is a suspicion; the root judges once and tells all ranks.
+ *         Speaks over the control channels that bootstrap left open: VERDICT, BYE, stall queries.
+ * Thread: the driving thread, locked.
+ * Owner:  the communicator, which applies the verdict outside of any transport's call.
+ */
+#ifndef GY_FAULT_H
+#define GY_FAULT_H
+
+#include "engine.h"
+
+struct gy_fault;
+
+struct gy_fault_config {
+  struct gy_comm_core *core;
+  struct gy_engine *engine;
+  struct gy_channel **channels; /* nranks of them, as from bootstrap; taken over */
+};
+
+gyre_status gy_fault_create(const struct gy_fault_config *config, struct gy_fault **out);
+/* The verdict, once there is one; status GYRE_OK until then. */
+const gyre_error *gy_fault_verdict(const struct gy_fault *f);
+/* The link to a peer broke (peer -1: something local failed; the text is gyre_last_error()). */
+void gy_fault_suspect(struct gy_fault *f, int peer, gyre_status why, int sys_errno);
+void gy_fault_mismatch(struct gy_fault *f, int peer, const struct gy_descriptor *mine, const struct gy_descriptor *theirs);
+void gy_fault_abort(struct gy_fault *f, const char *why);
+/* Called in every pass: notices operations that a rank which has left will never take part in. */
+void gy_fault_check(struct gy_fault *f);
+/* Sends BYE (unless there is a verdict), finishes the channels with linger, and frees it. */
+void gy_fault_leave(struct gy_fault *f);
+
+#endif

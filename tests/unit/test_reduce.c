@@ -1,0 +1,466 @@
+/*
+ * test_reduce.c - the scalar reference against exact arithmetic, and every kernel of this CPU against the reference.
+ */
+#include <fenv.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "reduce.h"
+
+#ifdef __x86_64__
+#include <xmmintrin.h>
+typedef __float128 wide; /* at least twice as precise as f64, so that rounding twice is rounding once */
+#else
+typedef long double wide;
+#endif
+
+#define COUNT 300          /* elements of the short cases */
+#define LONG_COUNT 20011   /* of the long one */
+#define SLACK 64           /* bytes an operand may be moved */
+#define MAX_ELEMENT 8
+
+static const char *const levels[] = { "avx2", "avx512", "neon" };
+static const uint32_t divisors[] = { 0, 1, 2, 3, 7, 16384, 0x80000001u, 0xffffffffu };
+
+static uint64_t random_state = 1;
+
+static uint64_t random_bits(void) {
+  random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+  return random_state ^ random_state >> 29;
+}
+
+/* ------------------------------------------------------------------------------ elements --- */
+
+static int mantissa_bits(gyre_dtype t) { /* 0: an integer */
+  static const int bits[GYRE_DTYPE_COUNT] = { [GYRE_F32] = 23, [GYRE_F64] = 52, [GYRE_F16] = 10, [GYRE_BF16] = 7 };
+  return bits[t];
+}
+
+static int type_bits(gyre_dtype t) {
+  return 8 * (int)gyre_dtype_size(t);
+}
+
+static bool is_signed(gyre_dtype t) {
+  return t == GYRE_I8 || t == GYRE_I16 || t == GYRE_I32 || t == GYRE_I64;
+}
+
+static uint64_t get(const void *from, gyre_dtype t) {
+  uint64_t u = 0;
+  memcpy(&u, from, gyre_dtype_size(t));
+  return u;
+}
+
+static uint64_t exponent_mask(gyre_dtype t) { /* also the bits of infinity */
+  return (UINT64_C(1) << (type_bits(t) - 1)) - (UINT64_C(1) << mantissa_bits(t));
+}
+
+static bool is_nan(uint64_t u, gyre_dtype t) {
+  return mantissa_bits(t) > 0 && (u & ~(UINT64_C(1) << (type_bits(t) - 1))) > exponent_mask(t);
+}
+
+/* Equal bits, but a NaN need only be a quiet one. */
+static bool same(uint64_t got, uint64_t expected, gyre_dtype t) {
+  if (!is_nan(expected, t)) return got == expected;
+  return is_nan(got, t) && (got >> (mantissa_bits(t) - 1) & 1u);
+}
+
+/* Values at which something may go wrong; returns their number. */
+static size_t special_values(gyre_dtype t, uint64_t *out) {
+  int m = mantissa_bits(t), bits = type_bits(t);
+  uint64_t top = UINT64_C(1) << (bits - 1), all = top | (top - 1);
+  size_t n = 0;
+  if (m == 0) {
+    const uint64_t v[] = { 0, 1, 2, 3, all, all - 1, top, top - 1, top + 1, all / 3 };
+    memcpy(out, v, sizeof v);
+    return sizeof v / sizeof *v;
+  }
+  uint64_t infinity = exponent_mask(t), ulp = 1, normal = UINT64_C(1) << m, one = (infinity / 2) & infinity;
+  const uint64_t v[] = { 0,       ulp,          normal - 1,   normal,       normal + 1,          one, one + ulp,
+                         one - 1, infinity - 1, infinity - 2, infinity - normal, infinity,
+                         infinity + 1 /* signaling */, infinity | normal >> 1 /* quiet */ };
+  for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+    out[n++] = v[i];
+    out[n++] = v[i] | top;
+  }
+  return n;
+}
+
+/* A special value, any bits, or (floats) a number not far from one, so that sums round. */
+static uint64_t random_value(gyre_dtype t) {
+  uint64_t special[64], u = random_bits(), pick = random_bits() >> 33;
+  size_t n = special_values(t, special);
+  int m = mantissa_bits(t), bits = type_bits(t);
+  if (pick % 8 == 0) return special[(pick >> 3) % n];
+  if (bits < 64) u &= (UINT64_C(1) << bits) - 1;
+  if (m == 0 || pick % 8 == 1) return u;
+  uint64_t one = exponent_mask(t) / 2 & exponent_mask(t);
+  return (u & ~exponent_mask(t)) | (one + ((pick >> 3) % 8 << m) - (UINT64_C(4) << m));
+}
+
+static void fill(void *to, gyre_dtype t, size_t count) {
+  size_t size = gyre_dtype_size(t);
+  for (size_t i = 0; i < count; i++) {
+    uint64_t u = random_value(t);
+    memcpy((char *)to + i * size, &u, size);
+  }
+}
+
+/* -------------------------------------------------------------------------------- oracle --- */
+
+static wide decode(uint64_t u, gyre_dtype t) {
+  float f;
+  double d;
+  uint32_t low = (uint32_t)u;
+  switch (t) {
+  case GYRE_F16: return gy_f16_to_f32((uint16_t)u);
+  case GYRE_BF16: return gy_bf16_to_f32((uint16_t)u);
+  case GYRE_F32: memcpy(&f, &low, sizeof f); return f;
+  default: memcpy(&d, &u, sizeof d); return d;
+  }
+}
+
+static uint64_t encode(wide x, gyre_dtype t) {
+  float f = (float)x;
+  double d = (double)x;
+  uint32_t low;
+  uint64_t u;
+  switch (t) {
+  case GYRE_F16: return gy_f32_to_f16(f);
+  case GYRE_BF16: return gy_f32_to_bf16(f);
+  case GYRE_F32: memcpy(&low, &f, sizeof low); return low;
+  default: memcpy(&u, &d, sizeof u); return u;
+  }
+}
+
+/* To the precision that a type is computed in. */
+static wide rounded(wide x, gyre_dtype t) {
+  return t == GYRE_F64 ? (wide)(double)x : (wide)(float)x;
+}
+
+static uint64_t float_oracle(uint64_t a, uint64_t b, gyre_dtype t, gyre_op op, uint32_t divisor) {
+  wide x = decode(a, t), y = decode(b, t);
+  bool negative_a = a >> (type_bits(t) - 1) & 1u;
+  if (op == GYRE_MIN || op == GYRE_MAX) {
+    if (is_nan(a, t) || is_nan(b, t)) return exponent_mask(t) + 1; /* some NaN */
+    bool a_less = x < y || (x == y && negative_a);
+    return a_less == (op == GYRE_MIN) ? a : b;
+  }
+  wide r = rounded(op == GYRE_PROD ? x * y : x + y, t);
+  if (divisor > 1) r = rounded(r / rounded(divisor, t), t);
+  return encode(r, t);
+}
+
+static __int128 integer(uint64_t u, gyre_dtype t) {
+  int bits = type_bits(t);
+  __int128 v = u;
+  return is_signed(t) && u >> (bits - 1) ? v - ((__int128)1 << bits) : v;
+}
+
+static uint64_t wrapped(unsigned __int128 v, gyre_dtype t) {
+  return (uint64_t)(v & (((unsigned __int128)1 << type_bits(t)) - 1));
+}
+
+static uint64_t integer_oracle(uint64_t a, uint64_t b, gyre_dtype t, gyre_op op, uint32_t divisor) {
+  __int128 x = integer(a, t), y = integer(b, t), r;
+  switch (op) {
+  case GYRE_MIN: return x < y ? a : b;
+  case GYRE_MAX: return x > y ? a : b;
+  case GYRE_PROD: return wrapped((unsigned __int128)x * (unsigned __int128)y, t);
+  default: r = integer(wrapped((unsigned __int128)(x + y), t), t); break;
+  }
+  return wrapped((unsigned __int128)(divisor > 1 ? r / divisor : r), t);
+}
+
+static uint64_t oracle(uint64_t a, uint64_t b, gyre_dtype t, gyre_op op, uint32_t divisor) {
+  return mantissa_bits(t) > 0 ? float_oracle(a, b, t, op, divisor) : integer_oracle(a, b, t, op, divisor);
+}
+
+static bool divides(gyre_op op) {
+  return op == GYRE_SUM || op == GYRE_AVG;
+}
+
+static void check_reference(uint64_t a, uint64_t b, gyre_dtype t, gyre_op op, uint32_t divisor) {
+  uint64_t got = 0, expected = oracle(a, b, t, op, divisor);
+  gy_reduce_reference(t, op)(&got, &a, &b, 1, divisor);
+  if (!same(got, expected, t)) {
+    fail_msg("%s %s of %llx and %llx by %u is %llx, not %llx", gyre_dtype_name(t), gyre_op_name(op),
+             (unsigned long long)a, (unsigned long long)b, divisor, (unsigned long long)got,
+             (unsigned long long)expected);
+  }
+}
+
+static void check_reference_pair(uint64_t a, uint64_t b, gyre_dtype t) {
+  for (gyre_op op = 0; op < GYRE_OP_COUNT; op++) {
+    size_t n = divides(op) ? sizeof divisors / sizeof *divisors : 1;
+    for (size_t k = 0; k < n; k++) check_reference(a, b, t, op, divisors[k]);
+  }
+}
+
+static void reference_is_exact_arithmetic(void **state) {
+  (void)state;
+  uint64_t v[64];
+  for (gyre_dtype t = 0; t < GYRE_DTYPE_COUNT; t++) {
+    size_t n = special_values(t, v);
+    for (size_t i = 0; i < n; i++) {
+      for (size_t k = 0; k < n; k++) check_reference_pair(v[i], v[k], t);
+    }
+    for (int i = 0; i < 1000; i++) check_reference_pair(random_value(t), random_value(t), t);
+  }
+}
+
+static void scale_divides_and_one_copies(void **state) {
+  (void)state;
+  for (gyre_dtype t = 0; t < GYRE_DTYPE_COUNT; t++) {
+    size_t size = gyre_dtype_size(t);
+    unsigned char in[COUNT * MAX_ELEMENT], out[COUNT * MAX_ELEMENT];
+    fill(in, t, COUNT);
+    gy_scale(NULL, NULL, 0, t, 3);
+    for (size_t k = 0; k < sizeof divisors / sizeof *divisors; k++) {
+      gy_scale(out, in, COUNT, t, divisors[k]);
+      for (size_t i = 0; i < COUNT; i++) {
+        uint64_t a = get(in + i * size, t), got = get(out + i * size, t);
+        if (divisors[k] > 1) { /* adding -0 or 0 changes nothing */
+          uint64_t zero = mantissa_bits(t) > 0 ? UINT64_C(1) << (type_bits(t) - 1) : 0;
+          assert_true(same(got, oracle(a, zero, t, GYRE_SUM, divisors[k]), t));
+        } else {
+          assert_int_equal(got, a);
+        }
+      }
+      memcpy(out, in, sizeof out);
+      unsigned char again[sizeof out];
+      gy_scale(again, in, COUNT, t, divisors[k]);
+      gy_scale(out, out, COUNT, t, divisors[k]);
+      assert_memory_equal(out, again, COUNT * size);
+    }
+  }
+}
+
+/* ------------------------------------------------------------------------------- kernels --- */
+
+/* One case: operands, what the reference makes of them, and the kernel under test. */
+struct trial {
+  gyre_dtype type;
+  gyre_op op;
+  uint32_t divisor;
+  size_t size, count;
+  gy_reduce_fn kernel;
+  unsigned char *a, *b, *expected;
+};
+
+static void check_result(const struct trial *c, const unsigned char *got, size_t first, size_t count, const char *what,
+                         size_t detail) {
+  const unsigned char *expected = c->expected + first * c->size;
+  if (count == 0 || memcmp(got, expected, count * c->size) == 0) return;
+  for (size_t i = 0; i < count; i++) {
+    uint64_t g = get(got + i * c->size, c->type), e = get(expected + i * c->size, c->type);
+    if (same(g, e, c->type)) continue;
+    fail_msg("%s %s %s by %u, %s %zu: element %zu of %zu is %llx, not %llx", gy_reduce_isa(), gyre_dtype_name(c->type),
+             gyre_op_name(c->op), c->divisor, what, detail, i, count, (unsigned long long)g, (unsigned long long)e);
+  }
+}
+
+/* Everything ends where its block ends, so that the sanitizer sees a read or write beyond. */
+static void every_count(const struct trial *c) {
+  const size_t all = c->count * c->size;
+  unsigned char *block[3] = { malloc(all), malloc(all), malloc(all + 1) };
+  assert_true(block[0] != NULL && block[1] != NULL && block[2] != NULL);
+  for (size_t n = 0; n <= c->count; n++) {
+    const size_t bytes = n * c->size, skip = all - bytes;
+    unsigned char *a = block[0] + skip, *b = block[1] + skip, *d = block[2] + 1 + skip;
+    memcpy(a, c->a, bytes);
+    memcpy(b, c->b, bytes);
+    d[-1] = 0xa5;
+    c->kernel(d, a, b, n, c->divisor);
+    assert_int_equal(d[-1], 0xa5);
+    check_result(c, d, 0, n, "count", n);
+    c->kernel(a, a, b, n, c->divisor);
+    check_result(c, a, 0, n, "in place of the left operand, count", n);
+    memcpy(a, c->a, bytes);
+    c->kernel(b, a, b, n, c->divisor);
+    check_result(c, b, 0, n, "in place of the right operand, count", n);
+  }
+  c->kernel(NULL, NULL, NULL, 0, c->divisor);
+  for (size_t i = 0; i < 3; i++) free(block[i]);
+}
+
+static void at_offsets(const struct trial *c, size_t to, size_t left, size_t right, size_t n) {
+  static unsigned char a[COUNT * MAX_ELEMENT + SLACK], b[sizeof a], d[sizeof a + 2];
+  size_t bytes = n * c->size;
+  memcpy(a + left, c->a, bytes);
+  memcpy(b + right, c->b, bytes);
+  d[to] = 0xa5;
+  d[to + 1 + bytes] = 0x5a;
+  c->kernel(d + to + 1, a + left, b + right, n, c->divisor);
+  assert_true(d[to] == 0xa5 && d[to + 1 + bytes] == 0x5a);
+  check_result(c, d + to + 1, 0, n, "offsets", to * 10000 + left * 100 + right);
+}
+
+static void every_offset(const struct trial *c) {
+  for (size_t k = 0; k < SLACK; k++) {
+    size_t n = 100 + k;
+    at_offsets(c, k, 0, 0, n);
+    at_offsets(c, 0, k, 0, n);
+    at_offsets(c, 0, 0, k, n);
+    at_offsets(c, k, k, k, n);
+    at_offsets(c, random_bits() % SLACK, random_bits() % SLACK, random_bits() % SLACK, n);
+  }
+}
+
+static void every_split(const struct trial *c) {
+  static unsigned char d[COUNT * MAX_ELEMENT];
+  const size_t n = 141;
+  for (size_t k = 0; k <= n; k++) {
+    size_t at = k * c->size;
+    memset(d, 0, n * c->size);
+    c->kernel(d, c->a, c->b, k, c->divisor);
+    c->kernel(d + at, c->a + at, c->b + at, n - k, c->divisor);
+    check_result(c, d, 0, n, "split at", k);
+  }
+}
+
+static void long_range(const struct trial *c) {
+  static unsigned char d[LONG_COUNT * MAX_ELEMENT + 1];
+  c->kernel(d + 1, c->a, c->b, c->count, c->divisor);
+  check_result(c, d + 1, 0, c->count, "length", c->count);
+  memcpy(d, c->a, c->count * c->size);
+  c->kernel(d, d, c->b, c->count, c->divisor);
+  check_result(c, d, 0, c->count, "in place, length", c->count);
+}
+
+/* Runs `body` for every type, operator (AVG shares the kernel of SUM; here it divides) and level. */
+static void with_every_kernel(size_t count, void (*body)(const struct trial *c)) {
+  static unsigned char a[LONG_COUNT * MAX_ELEMENT], b[sizeof a], expected[sizeof a];
+  for (gyre_dtype t = 0; t < GYRE_DTYPE_COUNT; t++) {
+    fill(a, t, count);
+    fill(b, t, count);
+    for (gyre_op op = 0; op < GYRE_OP_COUNT; op++) {
+      uint32_t divisor = op == GYRE_AVG ? 3 : 0;
+      gy_reduce_reference(t, op)(expected, a, b, count, divisor);
+      for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        if (gy_reduce_use(levels[i]) != GYRE_OK) continue;
+        const struct trial c = { t, op, divisor, gyre_dtype_size(t), count, gy_reduce_kernel(t, op), a, b, expected };
+        body(&c);
+      }
+    }
+  }
+  assert_int_equal(gy_reduce_use("auto"), GYRE_OK);
+}
+
+static void kernels_match_at_every_count_and_in_place(void **state) {
+  (void)state;
+  with_every_kernel(COUNT, every_count);
+}
+
+static void kernels_match_at_every_offset(void **state) {
+  (void)state;
+  with_every_kernel(COUNT, every_offset);
+}
+
+static void kernels_match_at_every_split(void **state) {
+  (void)state;
+  with_every_kernel(COUNT, every_split);
+}
+
+static void kernels_match_on_long_ranges(void **state) {
+  (void)state;
+  with_every_kernel(LONG_COUNT, long_range);
+}
+
+/* Every pair of special values in every lane of a vector. */
+static void kernels_match_on_special_values(void **state) {
+  (void)state;
+  uint64_t v[64];
+  for (gyre_dtype t = 0; t < GYRE_DTYPE_COUNT; t++) {
+    size_t n = special_values(t, v), size = gyre_dtype_size(t), count = 67;
+    unsigned char a[67 * MAX_ELEMENT], b[sizeof a], d[sizeof a], expected[sizeof a];
+    for (size_t k = 0; k < n * n; k++) {
+      for (size_t i = 0; i < count; i++) {
+        memcpy(a + i * size, &v[(k + i) % n], size);
+        memcpy(b + i * size, &v[(k / n + 5 * i) % n], size);
+      }
+      gyre_op op = k % GYRE_OP_COUNT;
+      gy_reduce_reference(t, op)(expected, a, b, count, op == GYRE_AVG ? 2 : 1);
+      for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        if (gy_reduce_use(levels[i]) != GYRE_OK) continue;
+        const struct trial c = { t, op, op == GYRE_AVG ? 2 : 1, size, count, gy_reduce_kernel(t, op), a, b, expected };
+        c.kernel(d, a, b, count, c.divisor);
+        check_result(&c, d, 0, count, "special values", k);
+      }
+    }
+  }
+  assert_int_equal(gy_reduce_use("auto"), GYRE_OK);
+}
+
+/* -------------------------------------------------------------------------------- choice --- */
+
+static void level_is_chosen_by_name(void **state) {
+  (void)state;
+  assert_int_equal(gy_reduce_use("scalar"), GYRE_OK);
+  assert_string_equal(gy_reduce_isa(), "scalar");
+  assert_ptr_equal(gy_reduce_kernel(GYRE_F32, GYRE_SUM), gy_reduce_reference(GYRE_F32, GYRE_SUM));
+  assert_int_equal(gy_reduce_use("mmx"), GYRE_ERR_ARG);
+  assert_non_null(strstr(gyre_last_error(), "\"mmx\""));
+  assert_non_null(strstr(gyre_last_error(), "scalar"));
+  assert_string_equal(gy_reduce_isa(), "scalar"); /* unchanged */
+  assert_int_equal(gy_reduce_use("auto"), GYRE_OK);
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2")) assert_string_not_equal(gy_reduce_isa(), "scalar");
+#endif
+  for (gyre_dtype t = 0; t < GYRE_DTYPE_COUNT; t++) {
+    for (gyre_op op = 0; op < GYRE_OP_COUNT; op++) assert_true(gy_reduce_kernel(t, op) != NULL);
+  }
+}
+
+/* --------------------------------------------------------------- floating-point environment --- */
+
+/* The caller's modes change no result between enter and leave, and are there again afterwards. */
+static void environment_is_set_and_restored(void **state) {
+  (void)state;
+  const float one = 1, small = 0x1p-30f, tiny = 0x1p-149f;
+  float subnormal = 0, inexact = 0;
+#ifdef __x86_64__
+  unsigned before = _mm_getcsr(), hostile = 0x8040u | 0x4000u; /* FTZ, DAZ, upward, no exception masked */
+  _mm_setcsr(hostile);
+#else
+  assert_int_equal(fesetround(FE_UPWARD), 0);
+#endif
+  struct gy_fpenv saved = gy_fpenv_enter();
+  gy_reduce_reference(GYRE_F32, GYRE_SUM)(&subnormal, &tiny, &tiny, 1, 0);
+  gy_reduce_kernel(GYRE_F32, GYRE_SUM)(&inexact, &one, &small, 1, 0);
+  bool nearest = fegetround() == FE_TONEAREST;
+  gy_fpenv_leave(saved);
+#ifdef __x86_64__
+  unsigned after = _mm_getcsr();
+  _mm_setcsr(before);
+  assert_int_equal(after, hostile);
+#else
+  bool upward = fegetround() == FE_UPWARD;
+  assert_int_equal(fesetround(FE_TONEAREST), 0);
+  assert_true(upward);
+#endif
+  assert_true(nearest);
+  uint32_t bits;
+  memcpy(&bits, &subnormal, sizeof bits);
+  assert_int_equal(bits, 2);
+  assert_true(inexact == one); /* upward it would be more */
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(reference_is_exact_arithmetic),
+    cmocka_unit_test(scale_divides_and_one_copies),
+    cmocka_unit_test(kernels_match_at_every_count_and_in_place),
+    cmocka_unit_test(kernels_match_at_every_offset),
+    cmocka_unit_test(kernels_match_at_every_split),
+    cmocka_unit_test(kernels_match_on_long_ranges),
+    cmocka_unit_test(kernels_match_on_special_values),
+    cmocka_unit_test(level_is_chosen_by_name),
+    cmocka_unit_test(environment_is_set_and_restored),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,206 @@
+/* check.c - calls whose results are verified, element by element. See session.h. */
+#include "session.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "element.h"
+
+enum finding { WRONG_RESULT, WRONG_INPUT, WRONG_BYSTANDER };
+
+struct report { /* of one rank; travels as bytes */
+  uint64_t wrong;
+  uint64_t index; /* of the first wrong element, in the rank's own buffer */
+  unsigned char got[8], want[8];
+  uint32_t finding;
+  uint32_t padding;
+};
+
+struct checked { /* one call */
+  struct gy_perf_session *s;
+  const struct gy_perf_shape *shape;
+  struct gy_perf_series series;
+  struct gy_perf_call call;
+  size_t in_length, out_length; /* elements */
+  bool in_place;
+};
+
+static bool is_root(const struct checked *c) { return c->s->rank == c->call.root; }
+
+static bool gives_input(const struct checked *c) {
+  const struct gy_perf_collective *coll = c->s->options->coll;
+  return !coll->has_root || coll->has_op || is_root(c); /* all but a broadcast's receivers */
+}
+
+static bool gets_result(const struct checked *c) {
+  const struct gy_perf_collective *coll = c->s->options->coll;
+  return !(coll->has_root && coll->has_op) || is_root(c); /* all but a reduce's other ranks */
+}
+
+static struct checked start(struct gy_perf_session *s, const struct gy_perf_shape *shape,
+                            bool in_place) {
+  const struct gy_perf_collective *coll = s->options->coll;
+  struct checked c = {.s = s, .shape = shape, .in_place = in_place};
+  c.series = (struct gy_perf_series){.type = shape->type,
+                                     .op = coll->has_op ? shape->op : GYRE_MAX,
+                                     .nranks = s->nranks,
+                                     .iteration = s->iteration++};
+  c.call = gy_perf_call_of(s, shape, in_place);
+  c.in_length = shape->count * (coll->in_blocks ? (size_t)s->nranks : 1);
+  c.out_length = shape->count * (coll->out_blocks ? (size_t)s->nranks : 1);
+  return c;
+}
+
+/* The output first: in place, the input lies in it. */
+static void lay_out(struct checked *c) {
+  size_t esize = gyre_dtype_size(c->shape->type);
+  memset(c->call.out, GY_PERF_POISON, c->out_length * esize);
+  char *in = c->in_place && !c->s->options->coll->in_blocks ? c->s->out.base : c->s->in.base;
+  if (c->in_place && c->s->options->coll->out_blocks)
+    in += (size_t)c->s->rank * c->shape->count * esize;
+  if (gives_input(c)) {
+    gy_perf_data_of_rank(&c->s->data, &c->series, c->s->rank, c->in_length);
+    gy_perf_data_fill(&c->s->data, in, 0, c->in_length);
+  } else {
+    memset(in, GY_PERF_POISON, c->in_length * esize);
+  }
+}
+
+/* Compares `count` elements at `got` with first .. of the table in s->data; `offset` is the place of
+ * `got` in its buffer. */
+static void compare(struct checked *c, struct report *report, enum finding finding, const void *got,
+                    size_t offset, size_t first, size_t count) {
+  size_t at = 0, esize = gyre_dtype_size(c->shape->type);
+  uint64_t wrong = gy_perf_data_compare(&c->s->data, got, first, count, &at);
+  if (wrong > 0 && report->wrong == 0) {
+    report->index = offset + at;
+    report->finding = finding;
+    memcpy(report->got, (const char *)got + at * esize, esize);
+    memcpy(report->want, gy_perf_data_at(&c->s->data, first + at), esize);
+  }
+  report->wrong += wrong;
+}
+
+static void compare_poison(struct checked *c, struct report *report, enum finding finding,
+                           const void *got, size_t count) {
+  size_t esize = gyre_dtype_size(c->shape->type);
+  unsigned char poison[8];
+  memset(poison, GY_PERF_POISON, sizeof(poison));
+  for (size_t i = 0; i < count; i++) {
+    const char *element = (const char *)got + i * esize;
+    if (memcmp(element, poison, esize) == 0) continue;
+    if (report->wrong++ > 0) continue;
+    report->index = i;
+    report->finding = finding;
+    memcpy(report->got, element, esize);
+    memcpy(report->want, poison, esize);
+  }
+}
+
+static void compare_result(struct checked *c, struct report *report) {
+  const struct gy_perf_collective *coll = c->s->options->coll;
+  struct gy_perf_data *data = &c->s->data;
+  size_t count = c->shape->count, bytes = count * gyre_dtype_size(c->shape->type);
+  if (coll->out_blocks) {
+    for (int r = 0; r < c->s->nranks; r++) {
+      gy_perf_data_of_rank(data, &c->series, r, count);
+      size_t begin = (size_t)r * count;
+      compare(c, report, WRONG_RESULT, (const char *)c->call.out + (size_t)r * bytes, begin, 0,
+              count);
+    }
+    return;
+  }
+  if (coll->has_op) gy_perf_data_of_result(data, &c->series, c->in_length);
+  else gy_perf_data_of_rank(data, &c->series, c->call.root, c->in_length);
+  size_t first = coll->in_blocks ? (size_t)c->s->rank * count : 0;
+  compare(c, report, WRONG_RESULT, c->call.out, 0, first, count);
+}
+
+static struct report verify(struct checked *c) {
+  struct report report = {0};
+  if (gets_result(c)) compare_result(c, &report);
+  else if (!c->in_place) compare_poison(c, &report, WRONG_BYSTANDER, c->call.out, c->out_length);
+  if (c->in_place) return report;
+  if (!gives_input(c)) {
+    compare_poison(c, &report, WRONG_INPUT, c->call.in, c->in_length);
+    return report;
+  }
+  gy_perf_data_of_rank(&c->s->data, &c->series, c->s->rank, c->in_length);
+  compare(c, &report, WRONG_INPUT, c->call.in, 0, 0, c->in_length);
+  return report;
+}
+
+static void print_report(const struct checked *c, int rank, const struct report *r, uint64_t total) {
+  static const char *const places[] = {"output", "input, which must not be written: element",
+                                       "output of a rank that gets none: element"};
+  const struct gy_perf_shape *shape = c->shape;
+  char got[64], want[64];
+  gy_perf_element_text(shape->type, r->got, got, sizeof(got));
+  gy_perf_element_text(shape->type, r->want, want, sizeof(want));
+  fprintf(stderr,
+          "gyre-perf: %s %s %s, %zu bytes, %s: %" PRIu64 " wrong; first on rank %d, %s %s%" PRIu64
+          ": got %s, expected %s\n",
+          c->s->options->coll->name, gyre_dtype_name(shape->type),
+          c->s->options->coll->has_op ? gyre_op_name(shape->op) : "", shape->bytes,
+          c->in_place ? "in place" : "out of place", total, rank, places[r->finding],
+          r->finding == WRONG_RESULT ? "index " : "", r->index, got, want);
+}
+
+/* The counts first, as the reports are seldom needed. */
+static gyre_status settle(struct checked *c, const struct report *mine, uint64_t *wrong) {
+  struct gy_perf_session *s = c->s;
+  int64_t here = (int64_t)mine->wrong, total = 0;
+  gyre_status st = gyre_all_reduce(s->comm, &here, &total, 1, GYRE_I64, GYRE_SUM);
+  if (st != GYRE_OK || total == 0) return st;
+  struct report *all = calloc((size_t)s->nranks, sizeof(*all));
+  if (all == NULL) return GYRE_ERR_NOMEM;
+  st = gyre_all_gather(s->comm, mine, all, sizeof(*mine), GYRE_U8);
+  int first = 0;
+  while (first + 1 < s->nranks && all[first].wrong == 0) first++;
+  if (st == GYRE_OK && s->rank == 0) print_report(c, first, &all[first], (uint64_t)total);
+  free(all);
+  *wrong += (uint64_t)total;
+  s->total_wrong += (uint64_t)total;
+  return st;
+}
+
+gyre_status gy_perf_check(struct gy_perf_session *s, const struct gy_perf_shape *shape,
+                          bool in_place, uint64_t *wrong) {
+  if (!s->options->coll->has_data)
+    return s->options->coll->run(&(struct gy_perf_call){.comm = s->comm});
+  struct checked c = start(s, shape, in_place);
+  lay_out(&c);
+  gyre_status st = s->options->coll->run(&c.call);
+  if (st != GYRE_OK) return st;
+  struct report report = verify(&c);
+  return settle(&c, &report, wrong);
+}
+
+gyre_status gy_perf_check_raw(struct gy_perf_session *s, const struct gy_perf_shape *shape) {
+  struct checked c = start(s, shape, false);
+  struct report report = {0};
+  lay_out(&c);
+  bool ok = gy_perf_raw_all_reduce(&s->raw, (const float *)c.call.in, c.call.out, shape->count);
+  if (!ok) {
+    snprintf(s->why, sizeof(s->why), "%s", s->raw.why);
+    return GYRE_ERR_SYS;
+  }
+  compare_result(&c, &report);
+  if (report.wrong > 0)
+    snprintf(s->why, sizeof(s->why),
+             "the sum over raw sockets is wrong from index %" PRIu64 " on (%zu bytes): this is a "
+             "fault of gyre-perf",
+             report.index, shape->bytes);
+  return gy_perf_all_ready(s, report.wrong == 0);
+}
+
+/* Numbers that stay clear of the slow subnormal ones, however often a call in place repeats. */
+void gy_perf_prepare(struct gy_perf_session *s, const struct gy_perf_shape *shape) {
+  struct gy_perf_series series = {.type = shape->type, .op = GYRE_MAX, .nranks = s->nranks};
+  size_t elements = shape->bytes / gyre_dtype_size(shape->type);
+  size_t block = elements / (size_t)s->nranks;
+  if (!s->options->coll->has_data) return;
+  gy_perf_data_of_rank(&s->data, &series, s->rank, elements);
+  gy_perf_data_fill(&s->data, s->in.base, 0, s->options->coll->out_blocks ? block : elements);
+  gy_perf_data_fill(&s->data, s->out.base, 0, s->options->coll->in_blocks ? block : elements);
+}

@@ -1,0 +1,84 @@
+/* collective.c - the collectives that can be measured. See collective.h. */
+#include "collective.h"
+
+#include <string.h>
+
+/* busbw = algbw * factor is what the busiest link carries: it compares with the link's own speed,
+ * whatever the collective and the number of ranks. */
+static double bus_all_reduce(int n) { return 2.0 * (n - 1) / n; }
+static double bus_blocks(int n) { return (double)(n - 1) / n; }
+static double bus_rooted(int n) {
+  (void)n;
+  return 1.0;
+}
+
+static gyre_status run_all_reduce(const struct gy_perf_call *c) {
+  return gyre_all_reduce(c->comm, c->in, c->out, c->count, c->type, c->op);
+}
+
+static gyre_status run_reduce_scatter(const struct gy_perf_call *c) {
+  return gyre_reduce_scatter(c->comm, c->in, c->out, c->count, c->type, c->op);
+}
+
+static gyre_status run_all_gather(const struct gy_perf_call *c) {
+  return gyre_all_gather(c->comm, c->in, c->out, c->count, c->type);
+}
+
+static gyre_status run_broadcast(const struct gy_perf_call *c) {
+  return gyre_broadcast(c->comm, c->in, c->out, c->count, c->type, c->root);
+}
+
+static gyre_status run_reduce(const struct gy_perf_call *c) {
+  return gyre_reduce(c->comm, c->in, c->out, c->count, c->type, c->op, c->root);
+}
+
+static gyre_status run_barrier(const struct gy_perf_call *c) { return gyre_barrier(c->comm); }
+
+static const struct gy_perf_collective collectives[] = {
+    {.name = "all_reduce",
+     .has_data = true,
+     .has_op = true,
+     .synchronises = true,
+     .bus_factor = bus_all_reduce,
+     .run = run_all_reduce},
+    {.name = "reduce_scatter",
+     .has_data = true,
+     .has_op = true,
+     .in_blocks = true,
+     .synchronises = true,
+     .bus_factor = bus_blocks,
+     .run = run_reduce_scatter},
+    {.name = "all_gather",
+     .has_data = true,
+     .out_blocks = true,
+     .synchronises = true,
+     .bus_factor = bus_blocks,
+     .run = run_all_gather},
+    {.name = "broadcast",
+     .has_data = true,
+     .has_root = true,
+     .bus_factor = bus_rooted,
+     .run = run_broadcast},
+    {.name = "reduce",
+     .has_data = true,
+     .has_op = true,
+     .has_root = true,
+     .bus_factor = bus_rooted,
+     .run = run_reduce},
+    {.name = "barrier", .synchronises = true, .bus_factor = bus_rooted, .run = run_barrier},
+};
+
+const struct gy_perf_collective *gy_perf_collective_find(const char *name) {
+  for (size_t i = 0; i < sizeof(collectives) / sizeof(collectives[0]); i++)
+    if (strcmp(collectives[i].name, name) == 0) return &collectives[i];
+  return NULL;
+}
+
+const char *gy_perf_collective_names(void) {
+  return "all_reduce reduce_scatter all_gather broadcast reduce barrier";
+}
+
+size_t gy_perf_collective_grain(const struct gy_perf_collective *coll, size_t esize, int nranks) {
+  if (!coll->has_data) return 1;
+  return coll->in_blocks || coll->out_blocks ? esize * (size_t)nranks : esize;
+}

@@ -1,0 +1,42 @@
+/*
+ * collective.h - the collectives that can be measured.
+ *
+ * Role:   one table: name, what the call takes, the layout of its buffers, its bus factor, how to call it.
+ * Thread: constant data; run() is a blocking call.
+ */
+#ifndef GY_PERF_COLLECTIVE_H
+#define GY_PERF_COLLECTIVE_H
+
+#include <stdbool.h>
+#include "gyre/gyre.h"
+
+struct gy_perf_call {
+  gyre_comm *comm;
+  const void *in;
+  void *out;
+  size_t count; /* as the library takes it: per rank where a buffer holds a block per rank */
+  gyre_dtype type;
+  gyre_op op;
+  int root;
+};
+
+struct gy_perf_collective {
+  const char *name;
+  bool has_data; /* false: barrier */
+  bool has_op, has_root;
+  bool in_blocks;    /* `in` holds world-size blocks of count */
+  bool out_blocks;   /* `out` holds world-size blocks of count */
+  bool synchronises; /* no rank can finish before all have called */
+  double (*bus_factor)(int nranks);
+  gyre_status (*run)(const struct gy_perf_call *call);
+};
+
+/* NULL if there is none of this name. */
+const struct gy_perf_collective *gy_perf_collective_find(const char *name);
+/* "all_reduce reduce_scatter ..." */
+const char *gy_perf_collective_names(void);
+/* Bytes of the smallest non-empty message: one element of `esize` bytes on every rank; 1 for a
+ * barrier. */
+size_t gy_perf_collective_grain(const struct gy_perf_collective *coll, size_t esize, int nranks);
+
+#endif

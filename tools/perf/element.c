@@ -1,0 +1,104 @@
+/* element.c - one element of any type. See element.h. */
+#include "element.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+bool gy_perf_is_float(gyre_dtype type) {
+  return type == GYRE_F32 || type == GYRE_F64 || type == GYRE_F16 || type == GYRE_BF16;
+}
+
+bool gy_perf_is_signed(gyre_dtype type) {
+  return gy_perf_is_float(type) || type == GYRE_I8 || type == GYRE_I16 || type == GYRE_I32 ||
+         type == GYRE_I64;
+}
+
+/* f16: sign, 5 bits of exponent with bias 15, 10 bits of fraction. */
+static uint16_t f16_of(double value) {
+  int exponent = 0;
+  double fraction = frexp(fabs(value), &exponent); /* [0.5, 1) * 2^exponent */
+  unsigned sign = signbit(value) ? 0x8000u : 0u;
+  if (value == 0.0) return (uint16_t)sign;
+  unsigned bits = (unsigned)(fraction * 2048.0) - 1024u;
+  return (uint16_t)(sign | (unsigned)(exponent + 14) << 10 | bits);
+}
+
+static double f16_value(uint16_t h) {
+  int exponent = (h >> 10) & 31, fraction = h & 1023;
+  double sign = h & 0x8000u ? -1.0 : 1.0;
+  if (exponent == 31) return fraction ? NAN : sign * INFINITY;
+  return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
+}
+
+void gy_perf_put_float(gyre_dtype type, void *element, double value) {
+  float single = (float)value;
+  uint32_t bits;
+  uint16_t half;
+  switch (type) {
+    case GYRE_F64: memcpy(element, &value, sizeof(value)); return;
+    case GYRE_F32: memcpy(element, &single, sizeof(single)); return;
+    case GYRE_BF16: /* the upper half of an f32 */
+      memcpy(&bits, &single, sizeof(bits));
+      half = (uint16_t)(bits >> 16);
+      break;
+    default: half = f16_of(value); break;
+  }
+  memcpy(element, &half, sizeof(half));
+}
+
+double gy_perf_get_float(gyre_dtype type, const void *element) {
+  double value;
+  float single;
+  uint16_t half;
+  uint32_t bits;
+  switch (type) {
+    case GYRE_F64: memcpy(&value, element, sizeof(value)); return value;
+    case GYRE_F32: memcpy(&single, element, sizeof(single)); return (double)single;
+    case GYRE_BF16:
+      memcpy(&half, element, sizeof(half));
+      bits = (uint32_t)half << 16;
+      memcpy(&single, &bits, sizeof(single));
+      return (double)single;
+    default: memcpy(&half, element, sizeof(half)); return f16_value(half);
+  }
+}
+
+void gy_perf_put_integer(gyre_dtype type, void *element, uint64_t value) {
+  uint8_t b = (uint8_t)value;
+  uint16_t h = (uint16_t)value;
+  uint32_t w = (uint32_t)value;
+  switch (type) {
+    case GYRE_I8:
+    case GYRE_U8: memcpy(element, &b, sizeof(b)); return;
+    case GYRE_I16:
+    case GYRE_U16: memcpy(element, &h, sizeof(h)); return;
+    case GYRE_I32:
+    case GYRE_U32: memcpy(element, &w, sizeof(w)); return;
+    default: memcpy(element, &value, sizeof(value)); return;
+  }
+}
+
+uint64_t gy_perf_get_integer(gyre_dtype type, const void *element) {
+  uint8_t b;
+  uint16_t h;
+  uint32_t w;
+  uint64_t value;
+  switch (type) {
+    case GYRE_I8: memcpy(&b, element, sizeof(b)); return (uint64_t)(int64_t)(int8_t)b;
+    case GYRE_U8: memcpy(&b, element, sizeof(b)); return b;
+    case GYRE_I16: memcpy(&h, element, sizeof(h)); return (uint64_t)(int64_t)(int16_t)h;
+    case GYRE_U16: memcpy(&h, element, sizeof(h)); return h;
+    case GYRE_I32: memcpy(&w, element, sizeof(w)); return (uint64_t)(int64_t)(int32_t)w;
+    case GYRE_U32: memcpy(&w, element, sizeof(w)); return w;
+    default: memcpy(&value, element, sizeof(value)); return value;
+  }
+}
+
+void gy_perf_element_text(gyre_dtype type, const void *element, char *out, size_t capacity) {
+  if (gy_perf_is_float(type)) snprintf(out, capacity, "%.9g", gy_perf_get_float(type, element));
+  else if (gy_perf_is_signed(type))
+    snprintf(out, capacity, "%" PRId64, (int64_t)gy_perf_get_integer(type, element));
+  else snprintf(out, capacity, "%" PRIu64, gy_perf_get_integer(type, element));
+}

@@ -1,0 +1,34 @@
+/*
+ * frame.h - the header in front of every slice on a TCP link.
+ *
+ * Wire (little-endian, 32 bytes, then padding up to the payload offset it states):
+ *    0  u8  type (1: slice)       1  u8  flags, 0
+ *    2  u16 payload offset from the start of the frame: 32, 64 or 96
+ *    4  u32 payload bytes
+ *    8  u32 message index on this link and direction
+ *   12  u8  collective  13 u8 type  14 u8 operator  15 u8 algorithm
+ *   16  u32 sequence number of the operation, low half
+ *   20  u32 root
+ *   24  u64 count
+ */
+#ifndef GY_TCP_FRAME_H
+#define GY_TCP_FRAME_H
+
+#include "../transport.h"
+
+#define GY_FRAME_BYTES 32u
+#define GY_FRAME_MAX_OFFSET 96u
+#define GY_FRAME_SLICE 1u
+
+struct gy_frame {
+  uint8_t type, flags;
+  uint16_t offset;
+  uint32_t bytes, index;
+  struct gy_descriptor call; /* call.seq is the low half only */
+};
+
+void gy_frame_encode(const struct gy_frame *f, uint8_t out[GY_FRAME_BYTES]);
+/* False: not a frame. */
+bool gy_frame_decode(const uint8_t in[GY_FRAME_BYTES], struct gy_frame *f);
+
+#endif
