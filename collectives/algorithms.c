@@ -11,24 +11,17 @@
 
 /* The index travels on the wire: append only. */
 static const struct gy_algo *const algorithms[] = {
-  &gy_all_reduce_ring,
-  &gy_all_reduce_tree,
-  &gy_all_reduce_recursive_doubling,
-  &gy_reduce_scatter_ring,
-  &gy_reduce_scatter_direct,
-  &gy_all_gather_ring,
-  &gy_all_gather_direct,
-  &gy_all_gather_bruck,
-  &gy_broadcast_tree,
-  &gy_broadcast_ring,
-  &gy_reduce_tree,
-  &gy_reduce_ring,
-  &gy_barrier_dissemination,
+    &gy_all_reduce_ring,       &gy_all_reduce_tree,       &gy_all_reduce_recursive_doubling,
+    &gy_reduce_scatter_ring,   &gy_reduce_scatter_direct, &gy_all_gather_ring,
+    &gy_all_gather_direct,     &gy_all_gather_bruck,      &gy_broadcast_tree,
+    &gy_broadcast_ring,        &gy_reduce_tree,           &gy_reduce_ring,
+    &gy_barrier_dissemination,
 };
 
 static const char *const coll_names[GY_COLL_COUNT] = {
-  [GY_ALL_REDUCE] = "all_reduce", [GY_REDUCE_SCATTER] = "reduce_scatter", [GY_ALL_GATHER] = "all_gather",
-  [GY_BROADCAST] = "broadcast",   [GY_REDUCE] = "reduce",                 [GY_BARRIER] = "barrier",
+    [GY_ALL_REDUCE] = "all_reduce", [GY_REDUCE_SCATTER] = "reduce_scatter",
+    [GY_ALL_GATHER] = "all_gather", [GY_BROADCAST] = "broadcast",
+    [GY_REDUCE] = "reduce",         [GY_BARRIER] = "barrier",
 };
 
 const struct gy_algo *const *gy_algorithms(size_t *n) {
@@ -52,7 +45,8 @@ int gy_coll_find(const char *name) {
 
 /* A communicator of one rank runs the same program for every algorithm: its input is the result. */
 static void build_alone(const struct gy_key *key, struct gy_builder *b) {
-  bool reduction = key->coll == GY_ALL_REDUCE || key->coll == GY_REDUCE_SCATTER || key->coll == GY_REDUCE;
+  bool reduction =
+      key->coll == GY_ALL_REDUCE || key->coll == GY_REDUCE_SCATTER || key->coll == GY_REDUCE;
   bool blocks = key->coll == GY_REDUCE_SCATTER || key->coll == GY_ALL_GATHER;
   gy_b_layout(b, blocks ? GY_BLOCK : GY_SPLIT, 1);
   if (key->coll != GY_BARRIER) gy_b_copy(b, reduction ? gy_finish(gy_out(0)) : gy_out(0), gy_in(0));
@@ -67,20 +61,19 @@ static gyre_status check_key(const struct gy_algo *algo, const struct gy_key *ke
     return gy_fail(GYRE_ERR_ARG, "a program for rank %d, root %d of %d ranks", key->rank, key->root,
                    key->nranks);
   if (algo->max_ranks != 0 && key->nranks > algo->max_ranks)
-    return gy_fail(GYRE_ERR_ARG, "%s by %s takes at most %d ranks, not %d", gy_coll_name(algo->coll),
-                   algo->name, algo->max_ranks, key->nranks);
+    return gy_fail(GYRE_ERR_ARG, "%s by %s takes at most %d ranks, not %d",
+                   gy_coll_name(algo->coll), algo->name, algo->max_ranks, key->nranks);
   return GYRE_OK;
 }
 
-gyre_status gy_program_build(const struct gy_algo *algo, const struct gy_key *key, struct gy_program **out) {
+gyre_status gy_program_build(const struct gy_algo *algo, const struct gy_key *key,
+                             struct gy_program **out) {
   gyre_status status = check_key(algo, key);
   if (status != GYRE_OK) return status;
   struct gy_builder *b = gy_builder_create(key);
   if (b == NULL) return gy_fail(GYRE_ERR_NOMEM, "no memory to build a program of %s", algo->name);
-  if (key->nranks == 1)
-    build_alone(key, b);
-  else
-    status = algo->build(key, b);
+  if (key->nranks == 1) build_alone(key, b);
+  else status = algo->build(key, b);
   if (status == GYRE_OK) status = gy_b_finish(b, out);
   gy_builder_free(b);
   return status;

@@ -1,7 +1,8 @@
 /*
  * algorithms.h - what the builder files of collectives/ export and share.
  *
- * Role:   one declaration for each algorithm of the table, and the few sums that every cost estimate needs.
+ * Role:   one declaration for each algorithm of the table, and the few sums that every cost
+ *         estimate needs.
  * Thread: constants and pure functions.
  */
 #ifndef GY_ALGORITHMS_H
@@ -16,7 +17,8 @@ extern const struct gy_algo gy_broadcast_tree, gy_broadcast_ring;
 extern const struct gy_algo gy_reduce_tree, gy_reduce_ring;
 extern const struct gy_algo gy_barrier_dissemination;
 
-/* The rank `steps` places after `rank` on the ring of all ranks; steps may be negative, down to -nranks. */
+/* The rank `steps` places after `rank` on the ring of all ranks; steps may be negative, down to
+ * -nranks. */
 static inline int gy_ring_rank(const struct gy_key *key, int steps) {
   return (key->rank + steps + key->nranks) % key->nranks;
 }
@@ -45,6 +47,10 @@ static inline double gy_cost_messages(const struct gy_cost *c, double messages) 
 /* `bytes` through one rank's link, one after another. */
 static inline double gy_cost_move(const struct gy_cost *c, double bytes) {
   return bytes * c->us_per_byte * c->contention;
+}
+/* The same to or from ranks all over: more sockets at once, and links that others load too. */
+static inline double gy_cost_move_spread(const struct gy_cost *c, double bytes) {
+  return 1.25 * gy_cost_move(c, bytes);
 }
 static inline double gy_cost_reduce(const struct gy_cost *c, double bytes) {
   return bytes * c->reduce_us_per_byte * c->contention;

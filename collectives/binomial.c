@@ -1,12 +1,13 @@
 /*
  * binomial.c - broadcast and reduce along a binomial tree (users call it "tree").
  *
- * Role:   builders for small messages: ceil(log2 n) messages deep. Thakur, Rabenseifner and Gropp, "Optimization of
- *         collective communication operations in MPICH", 2005, section 3, with slices following each other.
+ * Role:   builders for small messages: ceil(log2 n) messages deep. Thakur, Rabenseifner and Gropp,
+ *         "Optimization of collective communication operations in MPICH", 2005, with slices
+ *         following each other.
  * Thread: pure functions.
  *
- * Ranks are counted from the root. The children of v are v + 2^k for every 2^k below v's lowest set bit (all, for the
- * root), so the subtree of v + 2^k is the range of 2^k ranks that starts there.
+ * Ranks are counted from the root. The children of v are v + 2^k for every 2^k below v's lowest set
+ * bit (all, for the root), so the subtree of v + 2^k is the range of 2^k ranks that starts there.
  */
 #include "collectives/algorithms.h"
 
@@ -32,7 +33,8 @@ static gyre_status broadcast_build(const struct gy_key *key, struct gy_builder *
   return GYRE_OK;
 }
 
-/* The root sends every slice once per child; the first slice then goes down the rest of the longest path. */
+/* The root sends every slice once per child; the first slice then goes down the rest of the
+ * longest path. */
 static double broadcast_cost(const struct gy_key *key, size_t bytes, const struct gy_cost *c) {
   double depth = gy_log2_ceil(key->nranks), slice = gy_cost_slice(c, bytes);
   return gy_cost_messages(c, depth) + gy_cost_move(c, depth * slice) +
@@ -40,11 +42,11 @@ static double broadcast_cost(const struct gy_key *key, size_t bytes, const struc
 }
 
 const struct gy_algo gy_broadcast_tree = {
-  .name = "tree", .coll = GY_BROADCAST, .build = broadcast_build, .cost_us = broadcast_cost
-};
+    .name = "tree", .coll = GY_BROADCAST, .build = broadcast_build, .cost_us = broadcast_cost};
 
-/* Children are added nearest first, so that every sum covers a contiguous range, in order. Off the root there is no
- * OUT: the sum stands in one scratch slot, whose place is free again once the SEND of the slice a window ago is done. */
+/* Children are added nearest first, so that every sum covers a contiguous range, in order. Off
+ * the root there is no OUT: the sum stands in one scratch slot, whose place is free again once
+ * the SEND of the slice a window ago is done. */
 static gyre_status reduce_build(const struct gy_key *key, struct gy_builder *b) {
   int v = gy_rooted_rank(key), children = child_count(v, key->nranks);
   gy_b_layout(b, GY_SPLIT, 1);
@@ -73,5 +75,4 @@ static double reduce_cost(const struct gy_key *key, size_t bytes, const struct g
 }
 
 const struct gy_algo gy_reduce_tree = {
-  .name = "tree", .coll = GY_REDUCE, .build = reduce_build, .cost_us = reduce_cost
-};
+    .name = "tree", .coll = GY_REDUCE, .build = reduce_build, .cost_us = reduce_cost};

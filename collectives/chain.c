@@ -1,9 +1,9 @@
 /*
  * chain.c - broadcast and reduce along a pipelined chain of all ranks (users call it "ring").
  *
- * Role:   builders for large messages: every rank moves each byte once in and once out, slice after slice. The pipeline
- *         is folklore of the field; Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast,
- *         reduction and scan", 2009, give its cost.
+ * Role:   builders for large messages: every rank moves each byte once in and once out, slice after
+ *         slice. The pipeline is folklore of the field; Sanders, Speck and Traeff, "Two-tree
+ *         algorithms for full bandwidth broadcast, reduction and scan", 2009, give its cost.
  * Thread: pure functions.
  */
 #include "collectives/algorithms.h"
@@ -20,7 +20,8 @@ static gyre_status broadcast_build(const struct gy_key *key, struct gy_builder *
   return GYRE_OK;
 }
 
-/* A rank in the middle moves each slice in and out, at the same time where it has a core of its own. */
+/* A rank in the middle moves each slice in and out, at the same time where it has a core of its
+ * own. */
 static double broadcast_cost(const struct gy_key *key, size_t bytes, const struct gy_cost *c) {
   double hops = key->nranks - 1, slice = gy_cost_slice(c, bytes);
   return gy_cost_messages(c, hops) + gy_cost_move(c, hops * slice) +
@@ -28,11 +29,11 @@ static double broadcast_cost(const struct gy_key *key, size_t bytes, const struc
 }
 
 const struct gy_algo gy_broadcast_ring = {
-  .name = "ring", .coll = GY_BROADCAST, .build = broadcast_build, .cost_us = broadcast_cost
-};
+    .name = "ring", .coll = GY_BROADCAST, .build = broadcast_build, .cost_us = broadcast_cost};
 
-/* From the far end to the root, each rank adding its own. A rank in the middle has no OUT: the sum passes through one
- * scratch slot, whose place is free again once the SEND of the slice a window ago is done. */
+/* From the far end to the root, each rank adding its own. A rank in the middle has no OUT: the
+ * sum passes through one scratch slot, whose place is free again once the SEND of the slice a
+ * window ago is done. */
 static gyre_status reduce_build(const struct gy_key *key, struct gy_builder *b) {
   int v = gy_rooted_rank(key);
   bool end = v == key->nranks - 1;
@@ -56,5 +57,4 @@ static double reduce_cost(const struct gy_key *key, size_t bytes, const struct g
 }
 
 const struct gy_algo gy_reduce_ring = {
-  .name = "ring", .coll = GY_REDUCE, .build = reduce_build, .cost_us = reduce_cost
-};
+    .name = "ring", .coll = GY_REDUCE, .build = reduce_build, .cost_us = reduce_cost};

@@ -1,16 +1,18 @@
 /*
  * direct.c - reduce-scatter and all-gather with every rank talking to every other.
  *
- * Role:   builders for small blocks and few ranks: one message deep. The "linear" or "spread" form of all-to-all, as
- *         in Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
+ * Role:   builders for small blocks and few ranks: one message deep. The reduce-scatter is the
+ *         pairwise exchange of Thakur, Rabenseifner and Gropp, "Optimization of collective
+ *         communication operations in MPICH", 2005, with all its steps at once; the all-gather does
+ *         the same without sums.
  * Thread: pure functions.
  *
  * Peers are taken in ring order from this rank on, so that not everybody starts with rank 0.
  */
 #include "collectives/algorithms.h"
 
-/* Block r is summed on rank r alone, in the fixed order r, r + 1, ..., r - 1. In place, OUT is block r of IN, which no
- * SEND reads. */
+/* Block r is summed on rank r alone, in the fixed order r, r + 1, ..., r - 1. In place, OUT is
+ * block r of IN, which no SEND reads. */
 static gyre_status reduce_scatter_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks;
   unsigned r = (unsigned)key->rank, summed = GY_NODEP;
@@ -33,7 +35,7 @@ static gyre_status reduce_scatter_build(const struct gy_key *key, struct gy_buil
 static double spread_cost(const struct gy_key *key, size_t bytes, const struct gy_cost *c) {
   double others = key->nranks - 1, block = (double)bytes / key->nranks;
   return gy_cost_messages(c, 1) + (others - 1) * c->step_us * c->contention +
-         gy_cost_move(c, others * block);
+         gy_cost_move_spread(c, others * block);
 }
 
 static double reduce_scatter_cost(const struct gy_key *key, size_t bytes, const struct gy_cost *c) {
@@ -41,9 +43,10 @@ static double reduce_scatter_cost(const struct gy_key *key, size_t bytes, const 
   return spread_cost(key, bytes, c) + gy_cost_reduce(c, others * block);
 }
 
-const struct gy_algo gy_reduce_scatter_direct = {
-  .name = "direct", .coll = GY_REDUCE_SCATTER, .build = reduce_scatter_build, .cost_us = reduce_scatter_cost
-};
+const struct gy_algo gy_reduce_scatter_direct = {.name = "direct",
+                                                 .coll = GY_REDUCE_SCATTER,
+                                                 .build = reduce_scatter_build,
+                                                 .cost_us = reduce_scatter_cost};
 
 static gyre_status all_gather_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks;
@@ -58,5 +61,4 @@ static gyre_status all_gather_build(const struct gy_key *key, struct gy_builder 
 }
 
 const struct gy_algo gy_all_gather_direct = {
-  .name = "direct", .coll = GY_ALL_GATHER, .build = all_gather_build, .cost_us = spread_cost
-};
+    .name = "direct", .coll = GY_ALL_GATHER, .build = all_gather_build, .cost_us = spread_cost};

@@ -1,12 +1,13 @@
 /*
  * dissemination.c - the barrier.
  *
- * Role:   builder: in round k this rank tells rank r + 2^k and hears from r - 2^k; after ceil(log2 n) rounds it has
- *         heard, through others, from all. Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", 1988.
+ * Role:   builder: in round k this rank tells rank r + 2^k and hears from r - 2^k; after ceil(log2
+ *         n) rounds it has heard, through others, from all. Hensgen, Finkel and Manber, "Two
+ *         algorithms for barrier synchronization", 1988.
  * Thread: pure functions.
  *
- * A round's message says "I have heard all earlier rounds", so it waits for all of them: receives wait for each other,
- * and the send for the last. Its bytes are none.
+ * A round's message says "I have heard all earlier rounds", so it waits for all of them: receives
+ * wait for each other, and the send for the last. Its bytes are none.
  */
 #include "collectives/algorithms.h"
 
@@ -29,5 +30,4 @@ static double cost(const struct gy_key *key, size_t bytes, const struct gy_cost 
 }
 
 const struct gy_algo gy_barrier_dissemination = {
-  .name = "dissemination", .coll = GY_BARRIER, .build = build, .cost_us = cost
-};
+    .name = "dissemination", .coll = GY_BARRIER, .build = build, .cost_us = cost};

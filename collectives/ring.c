@@ -1,9 +1,9 @@
 /*
  * ring.c - all-reduce, reduce-scatter and all-gather around a ring.
  *
- * Role:   builders for large messages: every rank talks to its two neighbours only, and each byte crosses each link the
- *         least number of times. Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
- *         workstations", 2009.
+ * Role:   builders for large messages: every rank talks to its two neighbours only, and each byte
+ *         crosses each link the least number of times. Patarasuk and Yuan, "Bandwidth optimal
+ *         all-reduce algorithms for clusters of workstations", 2009.
  * Thread: pure functions.
  */
 #include "collectives/algorithms.h"
@@ -12,9 +12,10 @@ static unsigned ring_chunk(const struct gy_key *key, int steps) {
   return (unsigned)gy_ring_rank(key, steps);
 }
 
-/* Reduce-scatter: in step s this rank sends what it has of chunk r - s and adds its own to chunk r - s - 1, so that
- * after n - 1 steps chunk r + 1 is complete here. All-gather: complete chunks go round once more. No scratch: sums
- * stand in OUT, whose places are overwritten only after the SEND that reads them is done. */
+/* Reduce-scatter: in step s this rank sends what it has of chunk r - s and adds its own to chunk
+ * r - s - 1, so that after n - 1 steps chunk r + 1 is complete here. All-gather: complete chunks
+ * go round once more. No scratch: sums stand in OUT, whose places are overwritten only after the
+ * SEND that reads them is done. */
 static gyre_status all_reduce_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks, next = gy_ring_rank(key, 1), prev = gy_ring_rank(key, -1);
   gy_b_layout(b, GY_SPLIT, (unsigned)n);
@@ -42,49 +43,46 @@ static double all_reduce_cost(const struct gy_key *key, size_t bytes, const stru
 }
 
 const struct gy_algo gy_all_reduce_ring = {
-  .name = "ring", .coll = GY_ALL_REDUCE, .build = all_reduce_build, .cost_us = all_reduce_cost
-};
+    .name = "ring", .coll = GY_ALL_REDUCE, .build = all_reduce_build, .cost_us = all_reduce_cost};
 
-/* As above, but block r must be complete on rank r, so the dance starts one block earlier; and as IN may not be
- * written, sums on their way stand in two scratch slots in turn. All steps share one phase, so the link carries all
- * steps of slice 0, then all of slice 1: with all of step 0 first, a block longer than the window would fill every
- * rank's slot while the sends that empty it queue behind those that fill it. */
+/* As above, but block r must be complete on rank r, so the dance starts one block earlier; and
+ * as IN may not be written, sums on their way stand in two scratch slots in turn. All steps
+ * share one phase, so the link carries all steps of slice 0, then all of slice 1: with all of
+ * step 0 first, a block longer than the window would fill every rank's slot while the sends that
+ * empty it queue behind those that fill it. For the same reason it is enough that the first
+ * receive of a slice waits until the last send of the slice a window ago is done. */
 static gyre_status reduce_scatter_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks, next = gy_ring_rank(key, 1), prev = gy_ring_rank(key, -1);
-  unsigned r = (unsigned)key->rank;
+  unsigned first = GY_NODEP, arrived = GY_NODEP, send = GY_NODEP;
   gy_b_layout(b, GY_BLOCK, (unsigned)n);
-  unsigned arrived = GY_NODEP, emptied[2] = { GY_NODEP, GY_NODEP }; /* last send from each slot */
-  unsigned opening[2] = { GY_NODEP, GY_NODEP };                     /* first receive into each slot */
   for (int s = 0; s < n - 1; s++) {
     unsigned out = ring_chunk(key, -s - 1), in = ring_chunk(key, -s - 2), slot = (unsigned)s % 2;
-    unsigned send = gy_b_send(b, next, s == 0 ? gy_in(out) : gy_tmp(1 - slot, out));
+    unsigned emptied =
+        s < 2 ? GY_NODEP : send; /* the SEND of step s - 1 read the slot that step s fills */
+    send = gy_b_send(b, next, s == 0 ? gy_in(out) : gy_tmp(1 - slot, out));
     gy_b_after(b, send, arrived);
     gy_b_phase(b, send, 0);
-    if (s > 0) emptied[1 - slot] = send;
-    if (s == n - 2) {
-      arrived = gy_b_recv_reduce(b, prev, gy_finish(gy_out_as(0, r)), gy_in(in));
-    } else {
-      arrived = gy_b_recv_reduce(b, prev, gy_tmp(slot, in), gy_in(in));
-      gy_b_after(b, arrived, emptied[slot]);
-      if (s < 2) opening[slot] = arrived;
-    }
+    bool last = s == n - 2;
+    arrived =
+        gy_b_recv_reduce(b, prev, last ? gy_finish(gy_out_as(0, in)) : gy_tmp(slot, in), gy_in(in));
+    if (!last) gy_b_after(b, arrived, emptied);
+    if (s == 0) first = arrived;
     gy_b_phase(b, arrived, 0);
   }
-  for (unsigned slot = 0; slot < 2; slot++)
-    if (opening[slot] != GY_NODEP) gy_b_after_window(b, opening[slot], emptied[slot]);
+  if (n > 2) gy_b_after_window(b, first, send);
   return GYRE_OK;
 }
 
 static double reduce_scatter_cost(const struct gy_key *key, size_t bytes, const struct gy_cost *c) {
-  double n = key->nranks, block = (double)bytes / n, slice = gy_cost_slice(c, (size_t)block);
-  double slices = slice > 0 ? block / slice : 1;
-  return gy_cost_messages(c, (n - 1) * slices) + gy_cost_move(c, (n - 1) * block) +
-         gy_cost_reduce(c, (n - 1) * block);
+  double n = key->nranks, block = (double)bytes / n, slices = block / (double)c->slice_bytes;
+  return gy_cost_messages(c, (n - 1) * (slices < 1 ? 1 : slices)) +
+         gy_cost_move(c, (n - 1) * block) + gy_cost_reduce(c, (n - 1) * block);
 }
 
-const struct gy_algo gy_reduce_scatter_ring = {
-  .name = "ring", .coll = GY_REDUCE_SCATTER, .build = reduce_scatter_build, .cost_us = reduce_scatter_cost
-};
+const struct gy_algo gy_reduce_scatter_ring = {.name = "ring",
+                                               .coll = GY_REDUCE_SCATTER,
+                                               .build = reduce_scatter_build,
+                                               .cost_us = reduce_scatter_cost};
 
 static gyre_status all_gather_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks, next = gy_ring_rank(key, 1), prev = gy_ring_rank(key, -1);
@@ -105,5 +103,4 @@ static double all_gather_cost(const struct gy_key *key, size_t bytes, const stru
 }
 
 const struct gy_algo gy_all_gather_ring = {
-  .name = "ring", .coll = GY_ALL_GATHER, .build = all_gather_build, .cost_us = all_gather_cost
-};
+    .name = "ring", .coll = GY_ALL_GATHER, .build = all_gather_build, .cost_us = all_gather_cost};

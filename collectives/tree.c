@@ -1,10 +1,10 @@
 /*
  * tree.c - all-reduce up and down a binary tree.
  *
- * Role:   builder for many ranks and middle sizes: about 2 log2 n messages deep whatever the size, and every slice
- *         follows the last through the tree. The pipelined binary tree is folklore of the field; Sanders, Speck and
- *         Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009, describe it and what it
- *         leaves on the table.
+ * Role:   builder for many ranks and middle sizes: about 2 log2 n messages deep whatever the size,
+ *         and every slice follows the last through the tree. The pipelined binary tree is folklore
+ *         of the field; Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth
+ *         broadcast, reduction and scan", 2009, describe it and what it leaves on the table.
  * Thread: pure functions.
  */
 #include "collectives/algorithms.h"
@@ -38,8 +38,8 @@ static gyre_status build(const struct gy_key *key, struct gy_builder *b) {
   return GYRE_OK;
 }
 
-/* A slice takes two messages per level (both children share the parent's link), up and down; the others follow at the
- * pace of the busiest rank, which moves three slices each way for each. */
+/* A slice takes two messages per level (both children share the parent's link), up and down; the
+ * others follow at the pace of the busiest rank, which moves three slices each way for each. */
 static double cost(const struct gy_key *key, size_t bytes, const struct gy_cost *c) {
   double depth = gy_log2_ceil(key->nranks + 1) - 1, slice = gy_cost_slice(c, bytes);
   double arity = key->nranks > 2 ? 2 : 1, rest = (double)bytes - slice;
@@ -49,5 +49,4 @@ static double cost(const struct gy_key *key, size_t bytes, const struct gy_cost 
 }
 
 const struct gy_algo gy_all_reduce_tree = {
-  .name = "tree", .coll = GY_ALL_REDUCE, .build = build, .cost_us = cost
-};
+    .name = "tree", .coll = GY_ALL_REDUCE, .build = build, .cost_us = cost};

@@ -1,14 +1,17 @@
 /*
  * bootstrap.c - how the ranks of a communicator meet: the root and the member.
  *
- * Role:   the root listens, collects and checks JOINs, and answers with the ROSTER. A member finds the root (see
- *         rendezvous.h), dials it, says JOIN, and waits for the ROSTER, or for the FAIL that tells every rank the same.
+ * Role:   the root listens, collects and checks JOINs, and answers with the ROSTER. A member finds
+ *         the root (see rendezvous.h), dials it, says JOIN, and waits for the ROSTER, or for the
+ *         FAIL that tells every rank the same.
  * Thread: the driving thread; disk and name server are asked on libuv's thread pool.
- * Owner:  the communicator. After `done` or cancel the memory lives on until libuv has let go of the timers and the work.
+ * Owner:  the communicator. After `done` or cancel the memory lives on until libuv has let go of
+ *         the timers and the work.
  *
- * A failure that the root notices while others are still on their way is kept for a moment: ranks that come in it are told
- * the truth instead of finding nobody. A member's own deadline travels in its JOIN: the root gives up before any member does,
- * so that all get its text, which names the missing ranks.
+ * A failure that the root notices while others are still on their way is kept for a moment: ranks
+ * that come in it are told the truth instead of finding nobody. A member's own deadline travels in
+ * its JOIN: the root gives up before any member does, so that all get its text, which names the
+ * missing ranks.
  */
 #include "bootstrap.h"
 
@@ -23,7 +26,7 @@
 #define RANKS_MAX 16384
 #define AUTO_SLICE_BYTES 262144
 #define AUTO_WINDOW 8
-#define GRACE_MEMBER_MS 1000 /* how much longer than its deadline a member waits for the root's text */
+#define GRACE_MEMBER_MS 1000 /* how much longer than its deadline a member waits for the root */
 #define GRACE_LATE_MS 3000   /* how long a failed root still answers ranks that come late */
 #define LOOK_MIN_MS 20       /* between two looks at a file or store */
 #define LOOK_MAX_MS 100
@@ -72,8 +75,8 @@ struct gy_bootstrap {
   uint64_t began, deadline; /* uv_now */
   gyre_status status;       /* what all ranks are or will be told; GYRE_OK: no failure yet */
   char text[GY_FAIL_TEXT];
-  bool over;                /* nobody is to be told anything any more */
-  unsigned pending;         /* handles and work that libuv still holds */
+  bool over;        /* nobody is to be told anything any more */
+  unsigned pending; /* handles and work that libuv still holds */
   uv_timer_t timer;
   struct { /* one errand to the thread pool at a time */
     uv_work_t req;
@@ -168,7 +171,8 @@ static void end_well(struct gy_bootstrap *b, struct gy_roster *roster, struct gy
 }
 
 /* The last thing a peer hears: the failure. */
-static void tell_failure(struct gy_bootstrap *b, struct gy_channel *ch, gyre_status status, const char *text) {
+static void tell_failure(struct gy_bootstrap *b, struct gy_channel *ch, gyre_status status,
+                         const char *text) {
   struct gy_writer w = {0};
   gy_fail_write(&w, status, text);
   if (!w.failed) (void)gy_channel_send(ch, GY_MESSAGE_FAIL, w.data, w.len);
@@ -193,7 +197,8 @@ static void tell_arrival(struct arrival *a) {
   tell_failure(b, forget(a), b->status, b->text);
 }
 
-/* Tells the failure to all that are here, then waits a little for those that are not; end_failed runs from the timer. */
+/* Tells the failure to all that are here, then waits a little for those that are not; end_failed
+ * runs from the timer. */
 static void root_fail(struct gy_bootstrap *b, gyre_status status, uint64_t grace_ms) {
   struct root *r = &b->root;
   if (b->status != GYRE_OK) return;
@@ -205,7 +210,9 @@ static void root_fail(struct gy_bootstrap *b, gyre_status status, uint64_t grace
   start_timer(b, &b->timer, on_root_timer, grace_ms < left ? grace_ms : left);
 }
 
-static void root_fail_late(struct gy_bootstrap *b, gyre_status status) { root_fail(b, status, GRACE_LATE_MS); }
+static void root_fail_late(struct gy_bootstrap *b, gyre_status status) {
+  root_fail(b, status, GRACE_LATE_MS);
+}
 
 /* "2, 5-7", the ranks that have not joined; *n is their number. */
 static void list_missing(const struct gy_bootstrap *b, char *out, size_t capacity, int *n) {
@@ -234,11 +241,14 @@ static gyre_status fail_missing(struct gy_bootstrap *b) {
     gy_format(whose, sizeof whose, ", when the connect time-out of rank %d ended", b->root.hasty);
   unsigned n_refused = gy_net_refused(b->root.expect, refused, sizeof refused);
   if (n_refused > 0)
-    gy_format(more, sizeof more, "; %u connection%s refused, the last: %s", n_refused, n_refused == 1 ? " was" : "s were",
-              refused);
-  return gy_fail(GYRE_ERR_TIMEOUT, "%s %s of %d did not come to %s within %llu ms%s%s; were they started, and can they reach "
-                 "rank 0?", n == 1 ? "rank" : "ranks", missing, b->nranks, b->rv.text,
-                 (unsigned long long)(b->deadline - b->began), whose, more);
+    gy_format(more, sizeof more, "; %u connection%s refused, the last: %s", n_refused,
+              n_refused == 1 ? " was" : "s were", refused);
+  return gy_fail(
+      GYRE_ERR_TIMEOUT,
+      "%s %s of %d did not come to %s within %llu ms%s%s; were they started, and can they reach "
+      "rank 0?",
+      n == 1 ? "rank" : "ranks", missing, b->nranks, b->rv.text,
+      (unsigned long long)(b->deadline - b->began), whose, more);
 }
 
 static void on_root_timer(uv_timer_t *timer) {
@@ -267,8 +277,8 @@ static void root_succeed(struct gy_bootstrap *b) {
   for (int i = 1; i < b->nranks; i++) channels[i] = forget(r->joined[i]);
   while (r->arrivals) { /* has connected but not spoken, and every rank is taken */
     char text[128];
-    gy_format(text, sizeof text, "rank %d has already joined: two processes say they are rank %d", r->arrivals->rank,
-              r->arrivals->rank);
+    gy_format(text, sizeof text, "rank %d has already joined: two processes say they are rank %d",
+              r->arrivals->rank, r->arrivals->rank);
     tell_failure(b, forget(r->arrivals), GYRE_ERR_ARG, text);
   }
   struct gy_roster *roster = r->roster;
@@ -283,10 +293,14 @@ static gyre_status check_demands(struct gy_bootstrap *b, const struct gy_join *j
     const struct gy_demand *demand = &join->demand[d];
     char mine[sizeof demand->value] = "(unknown to its version)";
     for (size_t i = 0; i < n; i++)
-      if (strcmp(table[i].name, demand->name) == 0) gy_settings_text(&b->settings, i, mine, sizeof mine);
+      if (strcmp(table[i].name, demand->name) == 0)
+        gy_settings_text(&b->settings, i, mine, sizeof mine);
     if (strcmp(mine, demand->value) != 0)
-      return gy_fail(GYRE_ERR_MISMATCH, "%s must be equal on all ranks: it is \"%s\" on rank %d and \"%s\" on rank 0; set it on "
-                     "rank 0 only, or alike everywhere", demand->name, demand->value, join->rank, mine);
+      return gy_fail(
+          GYRE_ERR_MISMATCH,
+          "%s must be equal on all ranks: it is \"%s\" on rank %d and \"%s\" on rank 0; set it on "
+          "rank 0 only, or alike everywhere",
+          demand->name, demand->value, join->rank, mine);
   }
   return GYRE_OK;
 }
@@ -294,26 +308,31 @@ static gyre_status check_demands(struct gy_bootstrap *b, const struct gy_join *j
 static gyre_status check_join(struct gy_bootstrap *b, const struct gy_join *join, int hello_rank) {
   const struct gy_member *m = &join->member;
   if (join->version / 100 != GYRE_VERSION / 100)
-    return gy_fail(GYRE_ERR_VERSION, "rank %d (host %s pid %u) runs Gyre %u.%u, rank 0 runs %d.%d; use one version", join->rank,
-                   m->host_name, m->pid, join->version / 10000, join->version / 100 % 100, GYRE_VERSION_MAJOR,
-                   GYRE_VERSION_MINOR);
+    return gy_fail(GYRE_ERR_VERSION,
+                   "rank %d (host %s pid %u) runs Gyre %u.%u, rank 0 runs %d.%d; use one version",
+                   join->rank, m->host_name, m->pid, join->version / 10000,
+                   join->version / 100 % 100, GYRE_VERSION_MAJOR, GYRE_VERSION_MINOR);
   if (join->nranks != b->nranks)
-    return gy_fail(GYRE_ERR_MISMATCH, "the world size differs: rank %d (host %s pid %u) was started with %d, rank 0 with %d",
-                   join->rank, m->host_name, m->pid, join->nranks, b->nranks);
+    return gy_fail(
+        GYRE_ERR_MISMATCH,
+        "the world size differs: rank %d (host %s pid %u) was started with %d, rank 0 with %d",
+        join->rank, m->host_name, m->pid, join->nranks, b->nranks);
   if (join->rank != hello_rank)
-    return gy_fail(GYRE_ERR_PROTO, "host %s pid %u says hello as rank %d and joins as rank %d", m->host_name, m->pid,
-                   hello_rank, join->rank);
+    return gy_fail(GYRE_ERR_PROTO, "host %s pid %u says hello as rank %d and joins as rank %d",
+                   m->host_name, m->pid, hello_rank, join->rank);
   if (join->rank < 0 || join->rank >= b->nranks)
-    return gy_fail(GYRE_ERR_ARG, "host %s pid %u says it is rank %d, but ranks go from 0 to %d", m->host_name, m->pid,
-                   join->rank, b->nranks - 1);
+    return gy_fail(GYRE_ERR_ARG, "host %s pid %u says it is rank %d, but ranks go from 0 to %d",
+                   m->host_name, m->pid, join->rank, b->nranks - 1);
   const struct gy_member *other = &b->root.roster->member[join->rank];
   if (join->rank == 0 || b->root.joined[join->rank])
-    return gy_fail(GYRE_ERR_ARG, "two processes say they are rank %d: host %s pid %u and host %s pid %u", join->rank,
-                   other->host_name, other->pid, m->host_name, m->pid);
+    return gy_fail(GYRE_ERR_ARG,
+                   "two processes say they are rank %d: host %s pid %u and host %s pid %u",
+                   join->rank, other->host_name, other->pid, m->host_name, m->pid);
   return check_demands(b, join);
 }
 
-/* A member that gives up earlier than this root would take all with it: then rather this root speaks first. */
+/* A member that gives up earlier than this root would take all with it: then rather this root
+ * speaks first. */
 static void hurry(struct gy_bootstrap *b, const struct gy_join *join) {
   uint64_t deadline = uv_now(b->loop) + join->patience_ms + GRACE_MEMBER_MS / 2;
   if (deadline >= b->deadline) return;
@@ -357,13 +376,15 @@ static gyre_status fail_gave_up(struct arrival *a, const void *body, size_t len)
   return gy_fail(status, "rank %d (%s) gave up: %s", a->rank, gy_channel_peer(a->ch), text);
 }
 
-static void on_root_message(void *user, struct gy_channel *ch, uint8_t type, const void *body, size_t len) {
+static void on_root_message(void *user, struct gy_channel *ch, uint8_t type, const void *body,
+                            size_t len) {
   struct arrival *a = user;
   struct gy_bootstrap *b = a->b;
   if (type == GY_MESSAGE_FAIL) root_fail_late(b, fail_gave_up(a, body, len));
   else if (type == GY_MESSAGE_JOIN && !a->joined) on_join(a, body, len);
   else
-    root_fail_late(b, gy_fail(GYRE_ERR_PROTO, "rank %d (%s) sent message type %u where JOIN was expected", a->rank,
+    root_fail_late(b, gy_fail(GYRE_ERR_PROTO,
+                              "rank %d (%s) sent message type %u where JOIN was expected", a->rank,
                               gy_channel_peer(ch), type));
 }
 
@@ -371,15 +392,18 @@ static void on_root_closed(void *user, struct gy_channel *ch, int sys_errno) {
   struct arrival *a = user;
   struct gy_bootstrap *b = a->b;
   if (!a->joined) { /* has said nothing: it may be the slower of two dials of one process */
-    gy_log(GY_LOG_INFO, "%s connected as rank %d and left without joining", gy_channel_peer(ch), a->rank);
+    gy_log(GY_LOG_INFO, "%s connected as rank %d and left without joining", gy_channel_peer(ch),
+           a->rank);
     gy_channel_close(forget(a));
     return;
   }
   const struct gy_member *m = &b->root.roster->member[a->rank];
-  const char *how = sys_errno == EBADMSG ? "sent malformed bytes" : sys_errno ? strerror(sys_errno) : "closed its connection";
+  const char *how = sys_errno == EBADMSG ? "sent malformed bytes"
+                    : sys_errno          ? strerror(sys_errno)
+                                         : "closed its connection";
   root_fail_late(b, gy_fail(sys_errno == EBADMSG ? GYRE_ERR_PROTO : GYRE_ERR_PEER_LOST,
-                            "rank %d (host %s pid %u, %s) was lost before all ranks had met: %s", a->rank, m->host_name, m->pid,
-                            gy_channel_peer(ch), how));
+                            "rank %d (host %s pid %u, %s) was lost before all ranks had met: %s",
+                            a->rank, m->host_name, m->pid, gy_channel_peer(ch), how));
 }
 
 static const struct gy_channel_events root_events = {on_root_message, on_root_closed};
@@ -405,9 +429,10 @@ static gyre_status on_arrival(void *user, const struct gy_conn *conn) {
 
 static void resolve_work(uv_work_t *req) {
   struct gy_bootstrap *b = req->data;
-  b->work.status =
-      gy_rendezvous_resolve(&b->rv, &b->settings, b->secret.len > 0, b->work.address, &b->work.n_address);
-  if (b->work.status != GYRE_OK) gy_format(b->work.text, sizeof b->work.text, "%s", gyre_last_error());
+  b->work.status = gy_rendezvous_resolve(&b->rv, &b->settings, b->secret.len > 0, b->work.address,
+                                         &b->work.n_address);
+  if (b->work.status != GYRE_OK)
+    gy_format(b->work.text, sizeof b->work.text, "%s", gyre_last_error());
 }
 
 static void after_resolve(uv_work_t *req, int cancelled) {
@@ -427,7 +452,8 @@ static void after_resolve(uv_work_t *req, int cancelled) {
 static void write_work(uv_work_t *req) {
   struct gy_bootstrap *b = req->data;
   b->work.status = gy_rendezvous_file_write(&b->rv, &b->work.place);
-  if (b->work.status != GYRE_OK) gy_format(b->work.text, sizeof b->work.text, "%s", gyre_last_error());
+  if (b->work.status != GYRE_OK)
+    gy_format(b->work.text, sizeof b->work.text, "%s", gyre_last_error());
 }
 
 static void after_write(uv_work_t *req, int cancelled) {
@@ -454,9 +480,13 @@ static gyre_status check_id_is_ours(const struct gy_place *place, const struct g
   char a[GY_ADDRESS_TEXT], b[GY_ADDRESS_TEXT];
   for (uint32_t i = 0; i < place->n_address; i++)
     for (uint32_t j = 0; j < self->n_address; j++)
-      if (strcmp(gy_address_text(&place->address[i], a), gy_address_text(&self->address[j], b)) == 0) return GYRE_OK;
-  return gy_fail(GYRE_ERR_ARG, "rank 0 must use the context that made the unique id: the id says %s, this context listens on "
-                 "%s", gy_address_text(&place->address[0], a),
+      if (strcmp(gy_address_text(&place->address[i], a), gy_address_text(&self->address[j], b)) == 0)
+        return GYRE_OK;
+  return gy_fail(GYRE_ERR_ARG,
+                 "rank 0 must use the context that made the unique id: the id says %s, this "
+                 "context listens on "
+                 "%s",
+                 gy_address_text(&place->address[0], a),
                  self->n_address > 0 ? gy_address_text(&self->address[0], b) : "nothing");
 }
 
@@ -497,7 +527,8 @@ static gyre_status root_start(struct gy_bootstrap *b) {
     memcpy(r->place.address, self->address, sizeof r->place.address);
   }
   if (status == GYRE_OK)
-    status = gy_net_expect(b->net, GY_CONN_CONTROL, r->place.key, 0, &b->secret, on_arrival, b, &r->expect);
+    status = gy_net_expect(b->net, GY_CONN_CONTROL, r->place.key, 0, &b->secret, on_arrival, b,
+                           &r->expect);
   if (status != GYRE_OK) return status;
   b->work.place = r->place;
   if (b->rv.kind == GY_RENDEZVOUS_STORE) status = gy_rendezvous_store_put(&b->rv, &r->place);
@@ -545,7 +576,8 @@ static void on_roster(struct gy_bootstrap *b, const void *body, size_t len) {
   struct gy_roster *roster;
   gyre_status status = gy_roster_read(body, len, &roster);
   if (status == GYRE_OK && roster->nranks != b->nranks) {
-    status = gy_fail(GYRE_ERR_PROTO, "rank 0 sent a roster of %d ranks where there are %d", roster->nranks, b->nranks);
+    status = gy_fail(GYRE_ERR_PROTO, "rank 0 sent a roster of %d ranks where there are %d",
+                     roster->nranks, b->nranks);
     gy_roster_free(roster);
   }
   if (status != GYRE_OK) {
@@ -555,7 +587,8 @@ static void on_roster(struct gy_bootstrap *b, const void *body, size_t len) {
   struct gy_channel **channels = calloc((size_t)b->nranks, sizeof(struct gy_channel *));
   if (!channels) {
     gy_roster_free(roster);
-    member_give_up(b, gy_fail(GYRE_ERR_NOMEM, "no memory for the control connections of %d ranks", b->nranks));
+    member_give_up(
+        b, gy_fail(GYRE_ERR_NOMEM, "no memory for the control connections of %d ranks", b->nranks));
     return;
   }
   channels[0] = b->member.ch;
@@ -563,7 +596,8 @@ static void on_roster(struct gy_bootstrap *b, const void *body, size_t len) {
   end_well(b, roster, channels);
 }
 
-static void on_member_message(void *user, struct gy_channel *ch, uint8_t type, const void *body, size_t len) {
+static void on_member_message(void *user, struct gy_channel *ch, uint8_t type, const void *body,
+                              size_t len) {
   struct gy_bootstrap *b = user;
   gyre_status status;
   char text[GY_FAIL_TEXT];
@@ -573,7 +607,8 @@ static void on_member_message(void *user, struct gy_channel *ch, uint8_t type, c
     gyre_status read = gy_fail_read(body, len, &status, text);
     member_fail(b, read == GYRE_OK ? gy_fail_text(status, text) : read);
   } else {
-    member_give_up(b, gy_fail(GYRE_ERR_PROTO, "rank 0 (%s) sent message type %u where ROSTER was expected",
+    member_give_up(b, gy_fail(GYRE_ERR_PROTO,
+                              "rank 0 (%s) sent message type %u where ROSTER was expected",
                               gy_channel_peer(ch), type));
   }
 }
@@ -584,7 +619,8 @@ static void on_member_closed(void *user, struct gy_channel *ch, int sys_errno) {
                     : sys_errno          ? strerror(sys_errno)
                                          : "it closed the connection; see its own error";
   member_fail(b, gy_fail(sys_errno == EBADMSG ? GYRE_ERR_PROTO : GYRE_ERR_PEER_LOST,
-                         "rank 0 (%s, at %s) was lost before all ranks had met: %s", gy_channel_peer(ch), b->rv.text, how));
+                         "rank 0 (%s, at %s) was lost before all ranks had met: %s",
+                         gy_channel_peer(ch), b->rv.text, how));
 }
 
 static const struct gy_channel_events member_events = {on_member_message, on_member_closed};
@@ -613,8 +649,9 @@ static gyre_status say_join(struct gy_bootstrap *b) {
     fill_demands(b, join);
     gy_join_write(&w, join);
   }
-  gyre_status status = !join || w.failed ? gy_fail(GYRE_ERR_NOMEM, "no memory to join")
-                                         : gy_channel_send(b->member.ch, GY_MESSAGE_JOIN, w.data, w.len);
+  gyre_status status = !join || w.failed
+                           ? gy_fail(GYRE_ERR_NOMEM, "no memory to join")
+                           : gy_channel_send(b->member.ch, GY_MESSAGE_JOIN, w.data, w.len);
   free(join);
   gy_w_free(&w);
   return status;
@@ -624,8 +661,9 @@ static void keep_reason(struct gy_bootstrap *b) {
   gy_format(b->member.reason, sizeof b->member.reason, "%s", gyre_last_error());
 }
 
-/* A file or store may hold the place of a dead job, until the living rank 0 writes its own: then an address that does not
- * answer, or answers something else, is no reason to give up. AUTH and the like are: they come from who knows this key. */
+/* A file or store may hold the place of a dead job, until the living rank 0 writes its own: then an
+ * address that does not answer, or answers something else, is no reason to give up. AUTH and the
+ * like are: they come from who knows this key. */
 static bool may_be_stale(const struct gy_bootstrap *b, gyre_status status) {
   if (b->rv.kind != GY_RENDEZVOUS_FILE && b->rv.kind != GY_RENDEZVOUS_STORE) return false;
   return status == GYRE_ERR_SYS || status == GYRE_ERR_PROTO || status == GYRE_ERR_TIMEOUT;
@@ -640,7 +678,8 @@ static void on_dialled(void *user, gyre_status status, const struct gy_conn *con
     gy_format(why, sizeof why, "%s", gyre_last_error());
     (void)gy_fail(status, "rank %d cannot reach rank 0 at %s: %s", b->rank, b->rv.text, why);
     keep_reason(b);
-    if (may_be_stale(b, status) && left_ms(b) > 0) m->found = false; /* dialled again at the next look */
+    if (may_be_stale(b, status) && left_ms(b) > 0)
+      m->found = false; /* dialled again at the next look */
     else member_fail(b, status);
     return;
   }
@@ -672,11 +711,15 @@ static gyre_status dial(struct gy_bootstrap *b) {
     bool same_host = memcmp(here, m->place.host, sizeof here) == 0;
     target.n_candidate = gy_address_order(m->place.address, m->place.n_address, same_host, candidate);
     if (target.n_candidate == 0)
-      return gy_fail(GYRE_ERR_SYS, "rank 0 (%s) advertises no address that another host can reach; it needs a secret and an "
-                     "interface other than loopback", b->rv.text);
+      return gy_fail(
+          GYRE_ERR_SYS,
+          "rank 0 (%s) advertises no address that another host can reach; it needs a secret and an "
+          "interface other than loopback",
+          b->rv.text);
   }
   uint64_t left = left_ms(b);
-  return gy_dial_start(b->net, &target, &id, &b->secret, left > 0 ? (uint32_t)left : 1, on_dialled, b, &m->dial);
+  return gy_dial_start(b->net, &target, &id, &b->secret, left > 0 ? (uint32_t)left : 1, on_dialled,
+                       b, &m->dial);
 }
 
 static void on_look(uv_timer_t *timer);
@@ -695,18 +738,21 @@ static void on_looked(struct gy_bootstrap *b, gyre_status status, const struct g
   if (status != GYRE_OK && status != GYRE_IN_PROGRESS) {
     member_fail(b, status);
   } else if (left_ms(b) == 0 && !m->dial) {
-    member_fail(b, gy_fail(GYRE_ERR_TIMEOUT, "rank %d found no rank 0 by %s within %llu ms: %s", b->rank, b->rv.text,
-                           (unsigned long long)(b->deadline - b->began), m->reason));
+    member_fail(b, gy_fail(GYRE_ERR_TIMEOUT, "rank %d found no rank 0 by %s within %llu ms: %s",
+                           b->rank, b->rv.text, (unsigned long long)(b->deadline - b->began),
+                           m->reason));
   } else {
     start_timer(b, &m->look, on_look, m->look_ms);
-    if (m->look_ms < LOOK_MAX_MS) m->look_ms = 2 * m->look_ms < LOOK_MAX_MS ? 2 * m->look_ms : LOOK_MAX_MS;
+    if (m->look_ms < LOOK_MAX_MS)
+      m->look_ms = 2 * m->look_ms < LOOK_MAX_MS ? 2 * m->look_ms : LOOK_MAX_MS;
   }
 }
 
 static void read_work(uv_work_t *req) {
   struct gy_bootstrap *b = req->data;
   b->work.status = gy_rendezvous_file_read(&b->rv, &b->work.place);
-  if (b->work.status != GYRE_OK) gy_format(b->work.text, sizeof b->work.text, "%s", gyre_last_error());
+  if (b->work.status != GYRE_OK)
+    gy_format(b->work.text, sizeof b->work.text, "%s", gyre_last_error());
 }
 
 static void after_read(uv_work_t *req, int cancelled) {
@@ -734,11 +780,16 @@ static void on_member_timer(uv_timer_t *timer) {
   struct gy_bootstrap *b = timer->data;
   unsigned long long ms = (unsigned long long)(b->deadline - b->began);
   if (b->member.ch)
-    member_give_up(b, gy_fail(GYRE_ERR_TIMEOUT, "rank 0 (%s) was reached by rank %d at %s, but said nothing within %llu ms; is it "
-                              "stopped?", gy_channel_peer(b->member.ch), b->rank, b->rv.text, ms));
+    member_give_up(
+        b,
+        gy_fail(GYRE_ERR_TIMEOUT,
+                "rank 0 (%s) was reached by rank %d at %s, but said nothing within %llu ms; is it "
+                "stopped?",
+                gy_channel_peer(b->member.ch), b->rank, b->rv.text, ms));
   else
-    member_fail(b, gy_fail(GYRE_ERR_TIMEOUT, "rank %d did not reach rank 0 at %s within %llu ms%s%s", b->rank, b->rv.text, ms,
-                           b->member.reason[0] ? ": " : "", b->member.reason));
+    member_fail(b, gy_fail(GYRE_ERR_TIMEOUT,
+                           "rank %d did not reach rank 0 at %s within %llu ms%s%s", b->rank,
+                           b->rv.text, ms, b->member.reason[0] ? ": " : "", b->member.reason));
 }
 
 static gyre_status member_start(struct gy_bootstrap *b) {
@@ -772,7 +823,8 @@ gyre_status gy_unique_id_make(struct gy_net *net, gyre_unique_id *out) {
   gyre_status status = gy_net_listen(net, true);
   if (status != GYRE_OK) return status;
   place.n_address = (uint32_t)gy_net_advertised(net, place.address);
-  if (place.n_address == 0) return gy_fail(GYRE_ERR_SYS, "this context listens on no address that an id could hold");
+  if (place.n_address == 0)
+    return gy_fail(GYRE_ERR_SYS, "this context listens on no address that an id could hold");
   gy_host_id(place.host);
   status = gy_random(place.key, sizeof place.key);
   if (status == GYRE_OK) status = gy_random(secret, sizeof secret);
@@ -781,7 +833,8 @@ gyre_status gy_unique_id_make(struct gy_net *net, gyre_unique_id *out) {
   return status;
 }
 
-static struct gy_bootstrap *create(uv_loop_t *loop, struct gy_net *net, const struct gy_bootstrap_config *config) {
+static struct gy_bootstrap *create(uv_loop_t *loop, struct gy_net *net,
+                                   const struct gy_bootstrap_config *config) {
   struct gy_bootstrap *b = calloc(1, sizeof *b);
   if (!b) return NULL;
   b->loop = loop;
@@ -800,13 +853,16 @@ static struct gy_bootstrap *create(uv_loop_t *loop, struct gy_net *net, const st
   return b;
 }
 
-gyre_status gy_bootstrap_start(uv_loop_t *loop, struct gy_net *net, const struct gy_bootstrap_config *config,
-                               gy_bootstrap_cb done, void *user, struct gy_bootstrap **out) {
+gyre_status gy_bootstrap_start(uv_loop_t *loop, struct gy_net *net,
+                               const struct gy_bootstrap_config *config, gy_bootstrap_cb done,
+                               void *user, struct gy_bootstrap **out) {
   struct gy_rendezvous rv = {0};
   if (config->nranks < 1 || config->nranks > RANKS_MAX)
-    return gy_fail(GYRE_ERR_ARG, "a world size of %d: must be from 1 to %d", config->nranks, RANKS_MAX);
+    return gy_fail(GYRE_ERR_ARG, "a world size of %d: must be from 1 to %d", config->nranks,
+                   RANKS_MAX);
   if (config->rank < 0 || config->rank >= config->nranks)
-    return gy_fail(GYRE_ERR_ARG, "rank %d of %d: must be from 0 to %d", config->rank, config->nranks, config->nranks - 1);
+    return gy_fail(GYRE_ERR_ARG, "rank %d of %d: must be from 0 to %d", config->rank,
+                   config->nranks, config->nranks - 1);
   gyre_status status = config->nranks > 1 ? gy_rendezvous_parse(config, &rv) : GYRE_OK;
   if (status != GYRE_OK) return status;
   struct gy_bootstrap *b = create(loop, net, config);

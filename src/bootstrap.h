@@ -1,12 +1,14 @@
 /*
  * bootstrap.h - how the ranks of a communicator meet.
  *
- * Role:   rank 0 (the root) collects a JOIN from every rank, checks them, draws the epoch, and sends the ROSTER: who is
- *         where, and the agreed settings. The connections stay: they are the control channels (a star).
+ * Role:   rank 0 (the root) collects a JOIN from every rank, checks them, draws the epoch, and
+ *         sends the ROSTER: who is where, and the agreed settings. The connections stay: they are
+ *         the control channels (a star).
  * Thread: the driving thread only; nothing blocks; `done` runs from the loop.
  * Owner:  the communicator; the roster and the channels become its own on success.
  *
- * Files: bootstrap.c (root and member), rendezvous.c (tcp://, file://, unique id, out-of-band: where the root is), roster.c.
+ * Files: bootstrap.c (root and member), rendezvous.c (tcp://, file://, unique id, out-of-band:
+ * where the root is), roster.c.
  */
 #ifndef GY_BOOTSTRAP_H
 #define GY_BOOTSTRAP_H
@@ -15,7 +17,7 @@
 #include "schedule.h"
 
 struct gy_member {
-  uint8_t host[16];          /* gy_host_id */
+  uint8_t host[16]; /* gy_host_id */
   char host_name[64];
   uint32_t pid;
   uint32_t n_address;
@@ -34,7 +36,7 @@ struct gy_roster {
   int nranks;
   uint8_t epoch[GY_KEY_BYTES]; /* random, fresh for each communicator */
   struct gy_agreed agreed;
-  struct gy_member *member;    /* nranks of them */
+  struct gy_member *member; /* nranks of them */
 };
 
 struct gy_bootstrap_config {
@@ -47,13 +49,16 @@ struct gy_bootstrap_config {
 
 struct gy_bootstrap;
 
-/* On GYRE_OK: *roster (allocated) and channels[nranks] (allocated array; root: one for each other rank; others: only [0]).
- * The receiver rebinds (or closes) every channel before it returns, so that no message is lost. Otherwise gyre_last_error()
- * has the text. The bootstrap is freed when this returns. */
-typedef void (*gy_bootstrap_cb)(void *user, gyre_status status, struct gy_roster *roster, struct gy_channel **channels);
+/* On GYRE_OK: *roster (allocated) and channels[nranks] (allocated array; root: one for each other
+ * rank; others: only [0]). The receiver rebinds (or closes) every channel before it returns, so
+ * that no message is lost. Otherwise gyre_last_error() has the text. The bootstrap is freed when
+ * this returns. */
+typedef void (*gy_bootstrap_cb)(void *user, gyre_status status, struct gy_roster *roster,
+                                struct gy_channel **channels);
 
-gyre_status gy_bootstrap_start(uv_loop_t *loop, struct gy_net *net, const struct gy_bootstrap_config *config,
-                               gy_bootstrap_cb done, void *user, struct gy_bootstrap **out);
+gyre_status gy_bootstrap_start(uv_loop_t *loop, struct gy_net *net,
+                               const struct gy_bootstrap_config *config, gy_bootstrap_cb done,
+                               void *user, struct gy_bootstrap **out);
 /* Gives up: peers are told `why` (an ABORTED text); `done` does not run. */
 void gy_bootstrap_cancel(struct gy_bootstrap *b, const char *why);
 void gy_roster_free(struct gy_roster *r);
@@ -64,13 +69,23 @@ void gy_bootstrap_secret(const struct gy_bootstrap_config *config, struct gy_sec
 gyre_status gy_unique_id_make(struct gy_net *net, gyre_unique_id *out);
 
 /* ---- message bodies (roster.c). Types below GY_MESSAGE_FIRST_FREE are the bootstrap's. ---- */
-enum { GY_MESSAGE_JOIN = 1, GY_MESSAGE_ROSTER = 2, GY_MESSAGE_FAIL = 3, GY_MESSAGE_FIRST_FREE = 16 };
+
+/* A member that gives up before it has read the ROSTER says FAIL to a root that has ended well
+ * already: the root's communicator then gets GY_MESSAGE_FAIL on that channel, then its end. */
+enum {
+  GY_MESSAGE_JOIN = 1,
+  GY_MESSAGE_ROSTER = 2,
+  GY_MESSAGE_FAIL = 3,
+  GY_MESSAGE_FIRST_FREE = 16
+};
 
 #define GY_BOOTSTRAP_FORMAT 1u /* of these bodies; a root and a member must have the same */
 #define GY_FAIL_TEXT 1024
 #define GY_DEMAND_MAX 32
 
-struct gy_demand { char name[32], value[256]; }; /* an agreed setting that a rank was given explicitly */
+struct gy_demand { /* an agreed setting that a rank was given explicitly */
+  char name[32], value[256];
+};
 
 struct gy_join { /* what a rank says when it has reached the root */
   int32_t rank, nranks;
@@ -81,8 +96,8 @@ struct gy_join { /* what a rank says when it has reached the root */
   struct gy_demand demand[GY_DEMAND_MAX];
 };
 
-/* Writers fail only for memory (w->failed). Readers refuse short, long and impossible bodies: PROTO with the reason, or
- * VERSION for another format. */
+/* Writers fail only for memory (w->failed). Readers refuse short, long and impossible bodies: PROTO
+ * with the reason, or VERSION for another format. */
 void gy_join_write(struct gy_writer *w, const struct gy_join *join);
 gyre_status gy_join_read(const void *body, size_t len, struct gy_join *out);
 void gy_roster_write(struct gy_writer *w, const struct gy_roster *roster);

@@ -1,10 +1,11 @@
 /*
  * channel.c - a stream of typed messages over one control connection.
  *
- * Role:   frames messages as {u32 length of the body, u8 type, 3 zero bytes, body}; one uv_poll_t watches the socket.
+ * Role:   frames messages as {u32 length of the body, u8 type, 3 zero bytes, body}; one uv_poll_t
+ *         watches the socket.
  * Thread: the driving thread only.
- * Owner:  whoever opened it. The memory goes in the handle's close callback, which never runs inside another callback, so
- *         a message callback may close the channel it was called for.
+ * Owner:  whoever opened it. The memory goes in the handle's close callback, which never runs
+ *         inside another callback, so a message callback may close the channel it was called for.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,8 +17,9 @@
 #include "status.h"
 
 #define HEADER 8u
-#define READ_ROOM 4096u          /* least room offered to a receive */
-#define READ_BUDGET (1u << 20)   /* bytes taken in one turn of the loop; the rest has to wait for the next */
+#define READ_ROOM 4096u /* least room offered to a receive */
+#define READ_BUDGET \
+  (1u << 20) /* bytes taken in one turn of the loop; the rest has to wait for the next */
 #define KEEP_CAPACITY (64u << 10) /* a larger buffer is given back when it is empty */
 
 struct buffer { /* bytes [pos, len) of data are waiting */
@@ -27,10 +29,10 @@ struct buffer { /* bytes [pos, len) of data are waiting */
 
 struct gy_channel {
   uv_poll_t poll;
-  int fd;              /* -1 once the owner is done */
-  int watched;         /* what `poll` has been started for */
-  bool dead;           /* `closed` has been or is being told */
-  int broken;          /* errno that ended sending or receiving; 0: none yet */
+  int fd;      /* -1 once the owner is done */
+  int watched; /* what `poll` has been started for */
+  bool dead;   /* `closed` has been or is being told */
+  int broken;  /* errno that ended sending or receiving; 0: none yet */
   const struct gy_channel_events *events;
   void *user;
   uint64_t last_heard;
@@ -93,7 +95,8 @@ static void watch(struct gy_channel *ch) {
   else uv_poll_start(&ch->poll, want, on_poll);
 }
 
-/* A failed send says nothing about what was received before: it is kept, and told once all that can be read is read. */
+/* A failed send says nothing about what was received before: it is kept, and told once all that can
+ * be read is read. */
 static void break_sending(struct gy_channel *ch, int sys_errno) {
   if (!ch->broken) ch->broken = sys_errno;
   ch->out.pos = ch->out.len = 0;
@@ -157,7 +160,8 @@ static void receive(struct gy_channel *ch) {
       if (ch->broken) die(ch, ch->broken);
       return;
     }
-    if (got <= 0) { /* a failed send may have consumed the socket's error: then this is a plain end of file */
+    if (got <= 0) {
+      /* A failed send may have consumed the socket's error: then this is a plain end of file. */
       die(ch, ch->broken ? ch->broken : got < 0 ? errno : 0);
       return;
     }
@@ -185,8 +189,9 @@ static void on_poll(uv_poll_t *handle, int status, int events) {
 
 /* ------------------------------------------------------------------------------- interface --- */
 
-gyre_status gy_channel_open(uv_loop_t *loop, const struct gy_conn *conn, const struct gy_channel_events *events,
-                            void *user, struct gy_channel **out) {
+gyre_status gy_channel_open(uv_loop_t *loop, const struct gy_conn *conn,
+                            const struct gy_channel_events *events, void *user,
+                            struct gy_channel **out) {
   struct gy_channel *ch = calloc(1, sizeof *ch);
   if (!ch) return gy_fail(GYRE_ERR_NOMEM, "no memory for a control connection");
   int rc = uv_poll_init(loop, &ch->poll, conn->fd);
@@ -212,24 +217,29 @@ void gy_channel_rebind(struct gy_channel *ch, const struct gy_channel_events *ev
 
 gyre_status gy_channel_send(struct gy_channel *ch, uint8_t type, const void *body, size_t len) {
   if (len > GY_MESSAGE_MAX)
-    return gy_fail(GYRE_ERR_ARG, "a control message of %zu bytes is longer than %u", len, GY_MESSAGE_MAX);
+    return gy_fail(GYRE_ERR_ARG, "a control message of %zu bytes is longer than %u", len,
+                   GY_MESSAGE_MAX);
   if (ch->dead || ch->broken) return GYRE_OK;
-  uint8_t header[HEADER] = {(uint8_t)len, (uint8_t)(len >> 8), (uint8_t)(len >> 16), (uint8_t)(len >> 24), type};
+  uint8_t header[HEADER] = {(uint8_t)len, (uint8_t)(len >> 8), (uint8_t)(len >> 16),
+                            (uint8_t)(len >> 24), type};
   struct iovec iov[2] = {{header, HEADER}, {(void *)(uintptr_t)body, len}};
   size_t sent = buffer_waiting(&ch->out) > 0 ? 0 : send_now(ch, iov, len > 0 ? 2 : 1);
   size_t left = HEADER + len - sent;
   if (left > 0 && !ch->broken) {
     if (!buffer_room(&ch->out, left)) {
-      if (sent > 0) break_sending(ch, ENOMEM); /* half a message: nothing after it would be understood */
+      if (sent > 0)
+        break_sending(ch, ENOMEM); /* half a message: nothing after it would be understood */
       watch(ch);
-      return gy_fail(GYRE_ERR_NOMEM, "no memory to queue a control message of %zu bytes to %s", len, ch->peer);
+      return gy_fail(GYRE_ERR_NOMEM, "no memory to queue a control message of %zu bytes to %s", len,
+                     ch->peer);
     }
     size_t skip = sent;
     for (int i = 0; i < 2; i++) {
       size_t from = skip < iov[i].iov_len ? skip : iov[i].iov_len;
       skip -= from;
       size_t rest = iov[i].iov_len - from;
-      if (rest > 0) memcpy(ch->out.data + ch->out.len, (const uint8_t *)iov[i].iov_base + from, rest);
+      if (rest > 0)
+        memcpy(ch->out.data + ch->out.len, (const uint8_t *)iov[i].iov_base + from, rest);
       ch->out.len += rest;
     }
   }

@@ -503,31 +503,50 @@ static void make_room(struct gy_engine *e) {
   plan_free(gone);
 }
 
-static gyre_status find_plan(struct gy_engine *e, const struct gy_algo *algo, const struct gy_key *key,
-                             struct plan **out) {
+static struct plan *known_plan(struct gy_engine *e, const struct gy_algo *algo, const struct gy_key *key) {
   for (struct plan **p = &e->plans, *plan; (plan = *p); p = &plan->next) {
     if (plan->algo != algo || plan->key.in_place != key->in_place || plan->key.root != key->root) continue;
     *p = plan->next; /* to the front */
     plan->next = e->plans;
     e->plans = plan;
-    *out = plan;
-    return GYRE_OK;
+    return plan;
   }
+  return NULL;
+}
+
+static struct plan *add_plan(struct gy_engine *e, const struct gy_algo *algo, const struct gy_key *key,
+                             struct gy_program *program) {
   make_room(e);
   struct plan *plan = calloc(1, sizeof *plan);
-  if (!plan) return gy_fail(GYRE_ERR_NOMEM, "out of memory for a program");
-  gyre_status st = gy_program_build(algo, key, &plan->program);
-  if (st) {
-    free(plan);
-    return st;
+  if (!plan) {
+    gy_fail(GYRE_ERR_NOMEM, "out of memory for a program");
+    return NULL;
   }
-  plan->algo = algo;
-  plan->key = *key;
-  plan->next = e->plans;
+  *plan = (struct plan){ .next = e->plans, .algo = algo, .key = *key, .program = program };
   e->plans = plan;
   e->n_plans++;
-  *out = plan;
-  return GYRE_OK;
+  return plan;
+}
+
+static gyre_status find_plan(struct gy_engine *e, const struct gy_algo *algo, const struct gy_key *key,
+                             struct plan **out) {
+  struct gy_program *program;
+  *out = known_plan(e, algo, key);
+  if (*out) return GYRE_OK;
+  gyre_status st = gy_program_build(algo, key, &program);
+  if (st) return st;
+  *out = add_plan(e, algo, key, program);
+  if (*out) return GYRE_OK;
+  gy_program_free(program);
+  return GYRE_ERR_NOMEM;
+}
+
+gyre_status gy_engine_install(struct gy_engine *e, const struct gy_algo *algo, const struct gy_key *key,
+                              struct gy_program *program) {
+  pthread_mutex_lock(&e->post_lock);
+  struct plan *plan = add_plan(e, algo, key, program); /* before an older one of this key, so found first */
+  pthread_mutex_unlock(&e->post_lock);
+  return plan ? GYRE_OK : GYRE_ERR_NOMEM;
 }
 
 static struct gy_run *run_alloc(struct gy_engine *e, struct plan *plan) {

@@ -41,6 +41,10 @@ struct gy_engine_config {
 gyre_status gy_engine_create(const struct gy_engine_config *config, struct gy_engine **out);
 /* Posts a call. On GYRE_OK it has a place in the order and *req will complete. Any error consumes nothing. */
 gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool will_wait, gyre_request **req);
+/* Puts a program into the cache for a key and an algorithm, instead of what its builder makes: for tests of hand-made ones.
+ * Takes the program on success. */
+gyre_status gy_engine_install(struct gy_engine *e, const struct gy_algo *algo, const struct gy_key *key,
+                              struct gy_program *program);
 unsigned gy_engine_pass(struct gy_engine *e, bool spin);
 bool gy_engine_arm(struct gy_engine *e);
 /* Opens the links that the usual programs need, or all. */

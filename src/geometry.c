@@ -25,7 +25,8 @@ void gy_geometry_init(struct gy_geometry *g, const struct gy_program *p, size_t 
   }
 }
 
-/* The element at which a chunk starts; `count` or less for a split buffer, whose last chunks may be empty. */
+/* The element at which a chunk starts; `count` or less for a split buffer, whose last chunks may
+ * be empty. */
 static size_t chunk_start(const struct gy_geometry *g, unsigned chunk) {
   size_t start = chunk * g->chunk_elems;
   return g->layout == GY_BLOCK ? start : min_size(start, g->count);

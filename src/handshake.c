@@ -259,7 +259,8 @@ static enum gy_handshake_event on_reject(struct gy_handshake *h) {
   gyre_status status;
   if (!gy_reject_decode(h->in, &status, text))
     return fail(h, GY_FAIL_FOREIGN, gy_fail(GYRE_ERR_PROTO, "a reject with impossible contents"));
-  return fail(h, GY_FAIL_REJECTED, gy_fail_text(status, text));
+  return fail(h, GY_FAIL_REJECTED,
+              gy_fail_text(status, text[0] != '\0' ? text : "it gives no reason"));
 }
 
 static bool may_come(const struct gy_handshake *h, uint8_t type) {

@@ -1,5 +1,6 @@
 /*
- * rendezvous.c - where rank 0 is: the unique id, tcp://host:port, file:///path, or the caller's own store.
+ * rendezvous.c - where rank 0 is: the unique id, tcp://host:port, file:///path, or the caller's
+ * own store.
  *
  * Role, thread, owner: see rendezvous.h.
  */
@@ -27,7 +28,8 @@ static bool same_address(const struct gy_address *a, const struct gy_address *b)
 }
 
 bool gy_place_equal(const struct gy_place *a, const struct gy_place *b) {
-  if (memcmp(a->key, b->key, sizeof a->key) != 0 || memcmp(a->host, b->host, sizeof a->host) != 0) return false;
+  if (memcmp(a->key, b->key, sizeof a->key) != 0 || memcmp(a->host, b->host, sizeof a->host) != 0)
+    return false;
   if (a->n_address != b->n_address) return false;
   for (uint32_t i = 0; i < a->n_address; i++)
     if (!same_address(&a->address[i], &b->address[i])) return false;
@@ -54,14 +56,16 @@ size_t gy_place_print(const struct gy_place *place, char out[GY_PLACE_TEXT]) {
   print_hex(place->host, host);
   size_t len = gy_format(out, GY_PLACE_TEXT, "gyre 1 %s %s", key, host);
   for (uint32_t i = 0; i < place->n_address; i++)
-    len += gy_format(out + len, GY_PLACE_TEXT - len, " %s", gy_address_text(&place->address[i], address));
+    len += gy_format(out + len, GY_PLACE_TEXT - len, " %s",
+                     gy_address_text(&place->address[i], address));
   return len + gy_format(out + len, GY_PLACE_TEXT - len, "\n");
 }
 
 static bool scan_address(const char *text, struct gy_address *out) {
   char host[GY_ADDRESS_TEXT];
   uint16_t port;
-  return gy_address_split(text, host, sizeof host, &port) == GYRE_OK && gy_address_numeric(host, port, out);
+  return gy_address_split(text, host, sizeof host, &port) == GYRE_OK &&
+         gy_address_numeric(host, port, out);
 }
 
 bool gy_place_scan(const char *text, struct gy_place *out) {
@@ -75,7 +79,8 @@ bool gy_place_scan(const char *text, struct gy_place *out) {
   if (rest || n < 4 || strcmp(word[0], "gyre") != 0 || strcmp(word[1], "1") != 0) return false;
   memset(&place, 0, sizeof place);
   if (!scan_hex(word[2], place.key) || !scan_hex(word[3], place.host)) return false;
-  /* A link-local address names an interface that need not exist here: such an address is of no use, the others are. */
+  /* A link-local address names an interface that need not exist here: such an address is of no use,
+   * the others are. */
   for (size_t i = 4; i < n; i++)
     if (scan_address(word[i], &place.address[place.n_address])) place.n_address++;
   *out = place;
@@ -85,9 +90,11 @@ bool gy_place_scan(const char *text, struct gy_place *out) {
 /* ------------------------------------------------------------------------------- unique id --- */
 /* {u8 version, secret, key, host, u8 number of addresses, addresses}, the rest zero. */
 
-void gy_id_write(const struct gy_place *place, const uint8_t secret[GY_ID_SECRET], gyre_unique_id *out) {
+void gy_id_write(const struct gy_place *place, const uint8_t secret[GY_ID_SECRET],
+                 gyre_unique_id *out) {
   struct gy_writer head = {0};
-  const size_t room = sizeof out->bytes - (1 + GY_ID_SECRET + sizeof place->key + sizeof place->host + 1);
+  const size_t room =
+      sizeof out->bytes - (1 + GY_ID_SECRET + sizeof place->key + sizeof place->host + 1);
   struct gy_writer list = {0};
   uint8_t n = 0;
   for (uint32_t i = 0; i < place->n_address; i++) {
@@ -108,7 +115,8 @@ void gy_id_write(const struct gy_place *place, const uint8_t secret[GY_ID_SECRET
   gy_w_free(&list);
 }
 
-gyre_status gy_id_read(const gyre_unique_id *id, struct gy_place *place, uint8_t secret[GY_ID_SECRET]) {
+gyre_status gy_id_read(const gyre_unique_id *id, struct gy_place *place,
+                       uint8_t secret[GY_ID_SECRET]) {
   struct gy_reader r = {.data = id->bytes, .len = sizeof id->bytes};
   struct gy_place p;
   memset(&p, 0, sizeof p);
@@ -120,8 +128,11 @@ gyre_status gy_id_read(const gyre_unique_id *id, struct gy_place *place, uint8_t
   if (p.n_address > GY_ADDRESS_MAX) p.n_address = 0;
   for (uint32_t i = 0; i < p.n_address; i++) gy_r_address(&r, &p.address[i]);
   if (version != ID_VERSION || p.n_address == 0 || r.failed)
-    return gy_fail(GYRE_ERR_ARG, "the unique id was not made by gyre_unique_id_create of this version; copy all of its %zu "
-                   "bytes", sizeof id->bytes);
+    return gy_fail(
+        GYRE_ERR_ARG,
+        "the unique id was not made by gyre_unique_id_create of this version; copy all of its %zu "
+        "bytes",
+        sizeof id->bytes);
   *place = p;
   return GYRE_OK;
 }
@@ -131,11 +142,15 @@ gyre_status gy_id_read(const gyre_unique_id *id, struct gy_place *place, uint8_t
 static gyre_status parse_tcp(const char *text, struct gy_rendezvous *out) {
   char name[32];
   out->kind = GY_RENDEZVOUS_TCP;
-  gyre_status status = gy_address_split(text + strlen(TCP_PREFIX), out->host, sizeof out->host, &out->port);
+  gyre_status status =
+      gy_address_split(text + strlen(TCP_PREFIX), out->host, sizeof out->host, &out->port);
   if (status != GYRE_OK || out->port == 0 || !out->host[0])
-    return gy_fail(GYRE_ERR_ARG, "rendezvous \"%s\": must be tcp://host:port or tcp://[v6]:port with a port from 1 to 65535",
-                   text);
-  /* Ranks spell the host differently (a name, an address, a wildcard), so only the port identifies the job. */
+    return gy_fail(
+        GYRE_ERR_ARG,
+        "rendezvous \"%s\": must be tcp://host:port or tcp://[v6]:port with a port from 1 to 65535",
+        text);
+  /* Ranks spell the host differently (a name, an address, a wildcard), so only the port identifies
+   * the job. */
   size_t len = gy_format(name, sizeof name, "tcp %u", out->port);
   return gy_digest16(name, len, out->place.key);
 }
@@ -150,7 +165,8 @@ gyre_status gy_rendezvous_parse(const struct gy_bootstrap_config *config, struct
     explicit_bzero(secret, sizeof secret);
     if (status != GYRE_OK) return status;
     out->kind = GY_RENDEZVOUS_ID;
-    gy_format(out->text, sizeof out->text, "%s (unique id)", gy_address_text(&out->place.address[0], address));
+    gy_format(out->text, sizeof out->text, "%s (unique id)",
+              gy_address_text(&out->place.address[0], address));
     return GYRE_OK;
   }
   if (config->oob) {
@@ -169,9 +185,13 @@ gyre_status gy_rendezvous_parse(const struct gy_bootstrap_config *config, struct
     return GYRE_OK;
   }
   if (!text[0])
-    return gy_fail(GYRE_ERR_ARG, "no rendezvous: give a unique id, an out-of-band store, or GYRE_RENDEZVOUS=tcp://host:port "
-                   "or file:///path");
-  return gy_fail(GYRE_ERR_ARG, "rendezvous \"%s\": must be tcp://host:port or file:///absolute/path/of/a/file", text);
+    return gy_fail(
+        GYRE_ERR_ARG,
+        "no rendezvous: give a unique id, an out-of-band store, or GYRE_RENDEZVOUS=tcp://host:port "
+        "or file:///path");
+  return gy_fail(GYRE_ERR_ARG,
+                 "rendezvous \"%s\": must be tcp://host:port or file:///absolute/path/of/a/file",
+                 text);
 }
 
 /* ------------------------------------------------------------------------------------- tcp --- */
@@ -195,21 +215,24 @@ static void add_address(struct gy_address out[GY_ADDRESS_MAX], size_t *n, const 
 
 static gyre_status lookup(const struct gy_rendezvous *rv, struct addrinfo **out) {
   char service[8];
-  const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+  const struct addrinfo hints = {
+      .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
   gy_format(service, sizeof service, "%u", rv->port);
   int rc = getaddrinfo(rv->host, service, &hints, out);
   if (rc == 0) return GYRE_OK;
-  if (rc == EAI_SYSTEM) return gy_fail_errno(GYRE_ERR_SYS, errno, "%s: cannot resolve %s", rv->text, rv->host);
+  if (rc == EAI_SYSTEM)
+    return gy_fail_errno(GYRE_ERR_SYS, errno, "%s: cannot resolve %s", rv->text, rv->host);
   return gy_fail(GYRE_ERR_SYS, "%s: cannot resolve %s: %s", rv->text, rv->host, gai_strerror(rc));
 }
 
-/* Many systems map their own name to a loopback address, where the other hosts, which resolve it properly, find nobody. So
- * such a name means the chosen interfaces as well. */
-static gyre_status add_chosen(const struct gy_rendezvous *rv, const struct gy_settings *settings, bool secure,
-                              struct gy_address out[GY_ADDRESS_MAX], size_t *n) {
+/* Many systems map their own name to a loopback address, where the other hosts, which resolve it
+ * properly, find nobody. So such a name means the chosen interfaces as well. */
+static gyre_status add_chosen(const struct gy_rendezvous *rv, const struct gy_settings *settings,
+                              bool secure, struct gy_address out[GY_ADDRESS_MAX], size_t *n) {
   struct gy_address numeric, chosen[GY_ADDRESS_MAX];
   size_t n_chosen;
-  if (gy_address_numeric(rv->host, rv->port, &numeric) || strcmp(rv->host, "localhost") == 0) return GYRE_OK;
+  if (gy_address_numeric(rv->host, rv->port, &numeric) || strcmp(rv->host, "localhost") == 0)
+    return GYRE_OK;
   for (size_t i = 0; i < *n; i++)
     if (!gy_address_is_loopback(&out[i])) return GYRE_OK;
   gyre_status status = gy_address_choose(settings, secure, chosen, &n_chosen);
@@ -220,8 +243,8 @@ static gyre_status add_chosen(const struct gy_rendezvous *rv, const struct gy_se
   return status;
 }
 
-gyre_status gy_rendezvous_resolve(const struct gy_rendezvous *rv, const struct gy_settings *settings, bool secure,
-                                  struct gy_address out[GY_ADDRESS_MAX], size_t *n) {
+gyre_status gy_rendezvous_resolve(const struct gy_rendezvous *rv, const struct gy_settings *settings,
+                                  bool secure, struct gy_address out[GY_ADDRESS_MAX], size_t *n) {
   struct addrinfo *list = NULL;
   char here[512];
   size_t exposed = 0;
@@ -240,11 +263,16 @@ gyre_status gy_rendezvous_resolve(const struct gy_rendezvous *rv, const struct g
   freeaddrinfo(list);
   if (*n > 0) return add_chosen(rv, settings, secure, out, n);
   if (exposed > 0)
-    return gy_fail(GYRE_ERR_AUTH, "%s: rank 0 listens on other than loopback addresses only with a secret; set GYRE_SECRET or "
-                   "GYRE_SECRET_FILE on every rank (or GYRE_INSECURE=1 on a network you trust)", rv->text);
+    return gy_fail(GYRE_ERR_AUTH,
+                   "%s: rank 0 listens on other than loopback addresses only with a secret; set "
+                   "GYRE_SECRET or "
+                   "GYRE_SECRET_FILE on every rank (or GYRE_INSECURE=1 on a network you trust)",
+                   rv->text);
   gy_address_list(here, sizeof here);
-  return gy_fail(GYRE_ERR_ARG, "%s: rank 0 must listen there, but %s is no address of this machine, which has: %s", rv->text,
-                 rv->host, here);
+  return gy_fail(
+      GYRE_ERR_ARG,
+      "%s: rank 0 must listen there, but %s is no address of this machine, which has: %s", rv->text,
+      rv->host, here);
 }
 
 /* ------------------------------------------------------------------------------------ file --- */
@@ -267,8 +295,9 @@ gyre_status gy_rendezvous_file_write(const struct gy_rendezvous *rv, const struc
   gy_format(temporary, sizeof temporary, "%s.%.12s.tmp", rv->path, unique);
   int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0)
-    return gy_fail_errno(GYRE_ERR_SYS, errno, "%s: rank 0 cannot create %s; its folder must exist and be writable", rv->text,
-                         temporary);
+    return gy_fail_errno(GYRE_ERR_SYS, errno,
+                         "%s: rank 0 cannot create %s; its folder must exist and be writable",
+                         rv->text, temporary);
   gyre_status status = write_whole(fd, text, len);
   int error = errno;
   if (close(fd) != 0 && status == GYRE_OK) { /* network file systems report a full disk here */
@@ -295,13 +324,15 @@ gyre_status gy_rendezvous_file_read(const struct gy_rendezvous *rv, struct gy_pl
   close(fd);
   if (len < 0) return gy_fail_errno(GYRE_IN_PROGRESS, error, "cannot read %s", rv->path);
   text[len] = '\0';
-  if (!gy_place_scan(text, out)) return gy_fail(GYRE_IN_PROGRESS, "%s holds something else", rv->path);
+  if (!gy_place_scan(text, out))
+    return gy_fail(GYRE_IN_PROGRESS, "%s holds something else", rv->path);
   return GYRE_OK;
 }
 
 void gy_rendezvous_file_remove(const struct gy_rendezvous *rv, const struct gy_place *place) {
   struct gy_place now;
-  if (gy_rendezvous_file_read(rv, &now) == GYRE_OK && memcmp(now.key, place->key, sizeof now.key) == 0) unlink(rv->path);
+  if (gy_rendezvous_file_read(rv, &now) == GYRE_OK && memcmp(now.key, place->key, sizeof now.key) == 0)
+    unlink(rv->path);
 }
 
 /* ----------------------------------------------------------------------------------- store --- */
@@ -311,17 +342,22 @@ gyre_status gy_rendezvous_store_put(const struct gy_rendezvous *rv, const struct
   size_t len = gy_place_print(place, text);
   int rc = rv->oob.put(rv->oob.user, STORE_KEY, text, len);
   if (rc == 0) return GYRE_OK;
-  return gy_fail(GYRE_ERR_SYS, "the out-of-band store refused to put \"%s\" (it returned %d)", STORE_KEY, rc);
+  return gy_fail(GYRE_ERR_SYS, "the out-of-band store refused to put \"%s\" (it returned %d)",
+                 STORE_KEY, rc);
 }
 
 gyre_status gy_rendezvous_store_get(const struct gy_rendezvous *rv, struct gy_place *out) {
   char text[GY_PLACE_TEXT];
   size_t len = 0;
   int rc = rv->oob.get(rv->oob.user, STORE_KEY, text, sizeof text - 1, &len);
-  if (rc == 1) return gy_fail(GYRE_IN_PROGRESS, "the out-of-band store has no \"%s\" yet", STORE_KEY);
-  if (rc != 0) return gy_fail(GYRE_ERR_SYS, "the out-of-band store failed to get \"%s\" (it returned %d)", STORE_KEY, rc);
+  if (rc == 1)
+    return gy_fail(GYRE_IN_PROGRESS, "the out-of-band store has no \"%s\" yet", STORE_KEY);
+  if (rc != 0)
+    return gy_fail(GYRE_ERR_SYS, "the out-of-band store failed to get \"%s\" (it returned %d)",
+                   STORE_KEY, rc);
   if (len < sizeof text) text[len] = '\0';
   if (len >= sizeof text || !gy_place_scan(text, out))
-    return gy_fail(GYRE_IN_PROGRESS, "\"%s\" in the out-of-band store holds something else", STORE_KEY);
+    return gy_fail(GYRE_IN_PROGRESS, "\"%s\" in the out-of-band store holds something else",
+                   STORE_KEY);
   return GYRE_OK;
 }

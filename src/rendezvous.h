@@ -1,9 +1,12 @@
 /*
- * rendezvous.h - where rank 0 is: the unique id, tcp://host:port, file:///path, or the caller's own store.
+ * rendezvous.h - where rank 0 is: the unique id, tcp://host:port, file:///path, or the caller's
+ * own store.
  *
- * Role:   reads and writes the place of rank 0 in each of these. tcp:// needs no writing: the place is the address itself.
- * Thread: parse, id and store functions: the driving thread. What may wait for a disk or a name server
- *         (gy_rendezvous_file_*, gy_rendezvous_resolve) runs on libuv's thread pool, except removal.
+ * Role:   reads and writes the place of rank 0 in each of these. tcp:// needs no writing: the
+ *         place is the address itself.
+ * Thread: parse, id and store functions: the driving thread. What may wait for a disk or a name
+ *         server (gy_rendezvous_file_*, gy_rendezvous_resolve) runs on libuv's thread pool, except
+ *         removal.
  * Owner:  the bootstrap.
  */
 #ifndef GY_RENDEZVOUS_H
@@ -11,16 +14,22 @@
 
 #include "bootstrap.h"
 
-enum gy_rendezvous_kind { GY_RENDEZVOUS_ID, GY_RENDEZVOUS_TCP, GY_RENDEZVOUS_FILE, GY_RENDEZVOUS_STORE };
+enum gy_rendezvous_kind {
+  GY_RENDEZVOUS_ID,
+  GY_RENDEZVOUS_TCP,
+  GY_RENDEZVOUS_FILE,
+  GY_RENDEZVOUS_STORE
+};
 
-struct gy_place { /* what a member must know to dial rank 0 */
+struct gy_place {            /* what a member must know to dial rank 0 */
   uint8_t key[GY_KEY_BYTES]; /* of the job: what rank 0 expects in a hello */
   uint8_t host[16];          /* gy_host_id of rank 0 */
   uint32_t n_address;
   struct gy_address address[GY_ADDRESS_MAX];
 };
 
-#define GY_PLACE_TEXT (100 + GY_ADDRESS_MAX * GY_ADDRESS_TEXT) /* the line that a file or a store holds */
+/* The line that a file or a store holds. */
+#define GY_PLACE_TEXT (100 + GY_ADDRESS_MAX * GY_ADDRESS_TEXT)
 
 struct gy_rendezvous {
   enum gy_rendezvous_kind kind;
@@ -40,13 +49,17 @@ size_t gy_place_print(const struct gy_place *place, char out[GY_PLACE_TEXT]);
 bool gy_place_scan(const char *text, struct gy_place *out);
 
 #define GY_ID_SECRET 32
-void gy_id_write(const struct gy_place *place, const uint8_t secret[GY_ID_SECRET], gyre_unique_id *out);
-gyre_status gy_id_read(const gyre_unique_id *id, struct gy_place *place, uint8_t secret[GY_ID_SECRET]);
+void gy_id_write(const struct gy_place *place, const uint8_t secret[GY_ID_SECRET],
+                 gyre_unique_id *out);
+gyre_status gy_id_read(const gyre_unique_id *id, struct gy_place *place,
+                       uint8_t secret[GY_ID_SECRET]);
 
-/* TCP, rank 0: the addresses of this machine that the name means. Without `secure` only loopback ones are allowed. */
-gyre_status gy_rendezvous_resolve(const struct gy_rendezvous *rv, const struct gy_settings *settings, bool secure,
-                                  struct gy_address out[GY_ADDRESS_MAX], size_t *n);
-/* FILE and STORE. Reading gives GYRE_IN_PROGRESS, with the reason in gyre_last_error(), while there is no place to read. */
+/* TCP, rank 0: the addresses of this machine that the name means. Without `secure` only loopback
+ * ones are allowed. */
+gyre_status gy_rendezvous_resolve(const struct gy_rendezvous *rv, const struct gy_settings *settings,
+                                  bool secure, struct gy_address out[GY_ADDRESS_MAX], size_t *n);
+/* FILE and STORE. Reading gives GYRE_IN_PROGRESS, with the reason in gyre_last_error(), while there
+ * is no place to read. */
 gyre_status gy_rendezvous_file_write(const struct gy_rendezvous *rv, const struct gy_place *place);
 gyre_status gy_rendezvous_file_read(const struct gy_rendezvous *rv, struct gy_place *out);
 /* Removes the file if it still holds this place. */

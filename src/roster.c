@@ -1,8 +1,8 @@
 /*
  * roster.c - the message bodies of the bootstrap: JOIN, ROSTER and FAIL (declared in bootstrap.h).
  *
- * Role:   each body begins with the format's number, so that a later format is told apart from garbage. Whatever a
- *         reader accepts has its sizes within bounds, whoever sent it.
+ * Role:   each body begins with the format's number, so that a later format is told apart from
+ *         garbage. Whatever a reader accepts has its sizes within bounds, whoever sent it.
  * Thread: any; plain data.
  */
 #include <stdlib.h>
@@ -86,8 +86,9 @@ static gyre_status read_format(struct gy_reader *r, const char *what) {
   uint16_t format = gy_r_u16(r);
   if (r->failed) return gy_fail(GYRE_ERR_PROTO, "an empty %s message", what);
   if (format == GY_BOOTSTRAP_FORMAT) return GYRE_OK;
-  return gy_fail(GYRE_ERR_VERSION, "a %s message of format %u, where %u is known; use one version of Gyre everywhere", what,
-                 format, GY_BOOTSTRAP_FORMAT);
+  return gy_fail(GYRE_ERR_VERSION,
+                 "a %s message of format %u, where %u is known; use one version of Gyre everywhere",
+                 what, format, GY_BOOTSTRAP_FORMAT);
 }
 
 /* The whole body, and nothing beyond it, has been understood. */
@@ -167,7 +168,7 @@ void gy_roster_write(struct gy_writer *w, const struct gy_roster *roster) {
 
 gyre_status gy_roster_read(const void *body, size_t len, struct gy_roster **out) {
   struct gy_reader r = {.data = body, .len = len};
-  struct gy_roster *roster;
+  struct gy_roster *roster = NULL;
   gyre_status status = read_format(&r, "ROSTER");
   if (status != GYRE_OK) return status;
   int32_t nranks = gy_r_i32(&r);

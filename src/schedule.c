@@ -1,8 +1,8 @@
 /*
  * schedule.c - the builder of programs, their queues and their printed form.
  *
- * Role:   see schedule.h. Appending only records; gy_b_finish checks the whole program's form. What a program MEANS
- *         is proven for all ranks together by verify.c.
+ * Role:   see schedule.h. Appending only records; gy_b_finish checks the whole program's form. What
+ *         a program MEANS is proven for all ranks together by verify.c.
  * Thread: a builder belongs to one thread; finished programs are immutable.
  * Owner:  a program is one block of memory: header, instructions, queues and orders.
  */
@@ -28,13 +28,21 @@ struct gy_builder {
 static uint16_t fit16(unsigned v) { return v > UINT16_MAX ? UINT16_MAX : (uint16_t)v; }
 
 static struct gy_ref ref(enum gy_buf buf, unsigned chunk, unsigned range) {
-  return (struct gy_ref){ .buf = (uint8_t)buf, .chunk = fit16(chunk), .range = fit16(range) };
+  return (struct gy_ref){.buf = (uint8_t)buf, .chunk = fit16(chunk), .range = fit16(range)};
 }
 
-struct gy_ref gy_in(unsigned chunk) { return ref(GY_IN, chunk, chunk); }
-struct gy_ref gy_out(unsigned chunk) { return ref(GY_OUT, chunk, chunk); }
-struct gy_ref gy_out_as(unsigned chunk, unsigned range) { return ref(GY_OUT, chunk, range); }
-struct gy_ref gy_tmp(unsigned slot, unsigned range) { return ref(GY_TMP, slot, range); }
+struct gy_ref gy_in(unsigned chunk) {
+  return ref(GY_IN, chunk, chunk);
+}
+struct gy_ref gy_out(unsigned chunk) {
+  return ref(GY_OUT, chunk, chunk);
+}
+struct gy_ref gy_out_as(unsigned chunk, unsigned range) {
+  return ref(GY_OUT, chunk, range);
+}
+struct gy_ref gy_tmp(unsigned slot, unsigned range) {
+  return ref(GY_TMP, slot, range);
+}
 
 struct gy_ref gy_swap(struct gy_ref r) {
   r.flags |= GY_REF_SWAP;
@@ -102,17 +110,18 @@ static unsigned append(struct gy_builder *b, enum gy_insn_op op, int peer, struc
     fail(b, GYRE_ERR_ARG, "more than %u instructions", GY_NODEP);
   if (b->status != GYRE_OK || (b->n_insn == b->capacity && !grow(b))) return GY_NODEP;
   b->insn[b->n_insn] = (struct gy_insn){
-    .op = (uint8_t)op,
-    .peer = peer < 0 ? UINT16_MAX : fit16((unsigned)peer),
-    .src = src,
-    .dst = dst,
-    .dep = { GY_NODEP, GY_NODEP },
-    .phase = (uint16_t)b->n_insn,
+      .op = (uint8_t)op,
+      .peer = peer < 0 ? UINT16_MAX : fit16((unsigned)peer),
+      .src = src,
+      .dst = dst,
+      .dep = {GY_NODEP, GY_NODEP},
+      .phase = (uint16_t)b->n_insn,
   };
   return b->n_insn++;
 }
 
-/* A message has one reference; the other side of the instruction repeats it, so that either has the range. */
+/* A message has one reference; the other side of the instruction repeats it, so that either has
+ * the range. */
 unsigned gy_b_send(struct gy_builder *b, int peer, struct gy_ref src) {
   return append(b, GY_SEND, peer, src, src);
 }
@@ -149,7 +158,9 @@ static void depend(struct gy_builder *b, unsigned insn, unsigned on, enum gy_lag
   x->dep_lag[k] = (uint8_t)lag;
 }
 
-void gy_b_after(struct gy_builder *b, unsigned insn, unsigned on) { depend(b, insn, on, GY_LAG_NONE); }
+void gy_b_after(struct gy_builder *b, unsigned insn, unsigned on) {
+  depend(b, insn, on, GY_LAG_NONE);
+}
 
 void gy_b_after_window(struct gy_builder *b, unsigned insn, unsigned on) {
   depend(b, insn, on, GY_LAG_WINDOW);
@@ -163,14 +174,17 @@ void gy_b_phase(struct gy_builder *b, unsigned insn, unsigned phase) {
   if (b->status != GYRE_OK) return;
   if (insn >= b->n_insn || phase > UINT16_MAX)
     fail(b, GYRE_ERR_ARG, "phase %u of insn %u, of %u", phase, insn, b->n_insn);
-  else
-    b->insn[insn].phase = (uint16_t)phase;
+  else b->insn[insn].phase = (uint16_t)phase;
 }
 
 /* ---------------------------------------------------------------------------------- form --- */
 
-static bool is_local(const struct gy_insn *x) { return x->op == GY_COPY || x->op == GY_LOCAL_REDUCE; }
-static bool combines(const struct gy_insn *x) { return x->op == GY_RECV_REDUCE || x->op == GY_LOCAL_REDUCE; }
+static bool is_local(const struct gy_insn *x) {
+  return x->op == GY_COPY || x->op == GY_LOCAL_REDUCE;
+}
+static bool combines(const struct gy_insn *x) {
+  return x->op == GY_RECV_REDUCE || x->op == GY_LOCAL_REDUCE;
+}
 
 static bool is_reduction(unsigned coll) {
   return coll == GY_ALL_REDUCE || coll == GY_REDUCE_SCATTER || coll == GY_REDUCE;
@@ -180,11 +194,11 @@ static bool is_reduction(unsigned coll) {
 static unsigned chunks_of(const struct gy_builder *b, unsigned buf) {
   bool root = b->key.rank == b->key.root;
   switch (b->key.coll) {
-  case GY_REDUCE_SCATTER: return buf == GY_OUT ? 1 : b->n_chunk;
-  case GY_ALL_GATHER: return buf == GY_IN ? 1 : b->n_chunk;
-  case GY_BROADCAST: return buf == GY_IN && !root ? 0 : b->n_chunk;
-  case GY_REDUCE: return buf == GY_OUT && !root ? 0 : b->n_chunk;
-  default: return b->n_chunk;
+    case GY_REDUCE_SCATTER: return buf == GY_OUT ? 1 : b->n_chunk;
+    case GY_ALL_GATHER: return buf == GY_IN ? 1 : b->n_chunk;
+    case GY_BROADCAST: return buf == GY_IN && !root ? 0 : b->n_chunk;
+    case GY_REDUCE: return buf == GY_OUT && !root ? 0 : b->n_chunk;
+    default: return b->n_chunk;
   }
 }
 
@@ -193,23 +207,22 @@ static bool same_length(const struct gy_builder *b, unsigned range_a, unsigned r
 }
 
 static void check_ref(struct gy_builder *b, unsigned i, const char *side, struct gy_ref r) {
-  static const char *const names[] = { "IN", "OUT", "TMP" };
+  static const char *const names[] = {"IN", "OUT", "TMP"};
   if (r.range >= b->n_chunk)
     fail(b, GYRE_ERR_ARG, "insn %u: %s is as long as chunk %u, of %u", i, side, r.range, b->n_chunk);
   else if (r.buf != GY_TMP && r.chunk >= chunks_of(b, r.buf))
-    fail(b, GYRE_ERR_ARG, "insn %u: %s is %s[%u], but this rank's %s has %u chunks", i, side, names[r.buf],
-         r.chunk, names[r.buf], chunks_of(b, r.buf));
+    fail(b, GYRE_ERR_ARG, "insn %u: %s is %s[%u], but this rank's %s has %u chunks", i, side,
+         names[r.buf], r.chunk, names[r.buf], chunks_of(b, r.buf));
   else if (r.buf != GY_TMP && !same_length(b, r.chunk, r.range))
-    fail(b, GYRE_ERR_ARG, "insn %u: %s is %s[%u] with the length of chunk %u", i, side, names[r.buf],
-         r.chunk, r.range);
+    fail(b, GYRE_ERR_ARG, "insn %u: %s is %s[%u] with the length of chunk %u", i, side,
+         names[r.buf], r.chunk, r.range);
   else if (r.buf == GY_TMP && r.chunk == UINT16_MAX)
     fail(b, GYRE_ERR_ARG, "insn %u: %s is scratch slot %u", i, side, r.chunk);
 }
 
 static void check_flags(struct gy_builder *b, unsigned i, const struct gy_insn *x) {
   bool message_only = x->op == GY_SEND || x->op == GY_RECV;
-  if (x->src.flags != 0 && !message_only)
-    fail(b, GYRE_ERR_ARG, "insn %u: a flag on the source", i);
+  if (x->src.flags != 0 && !message_only) fail(b, GYRE_ERR_ARG, "insn %u: a flag on the source", i);
   else if ((x->dst.flags & GY_REF_SWAP) != 0 && !combines(x))
     fail(b, GYRE_ERR_ARG, "insn %u: SWAP on an instruction that combines nothing", i);
   else if ((x->dst.flags & GY_REF_FINISH) != 0 && (message_only || !is_reduction(b->key.coll)))
@@ -237,8 +250,8 @@ static void check_insn(struct gy_builder *b, unsigned i) {
   check_ref(b, i, "destination", x->dst);
   check_ref(b, i, "source", x->src);
   if (!same_length(b, x->src.range, x->dst.range))
-    fail(b, GYRE_ERR_ARG, "insn %u: source over chunk %u, destination over chunk %u", i, x->src.range,
-         x->dst.range);
+    fail(b, GYRE_ERR_ARG, "insn %u: source over chunk %u, destination over chunk %u", i,
+         x->src.range, x->dst.range);
   check_flags(b, i, x);
   check_dep(b, i, 0);
   check_dep(b, i, 1);
@@ -247,13 +260,15 @@ static void check_insn(struct gy_builder *b, unsigned i) {
 static void check_form(struct gy_builder *b) {
   bool blocks = b->key.coll == GY_REDUCE_SCATTER || b->key.coll == GY_ALL_GATHER;
   if (blocks ? b->layout != GY_BLOCK || b->n_chunk != b->key.nranks : b->layout != GY_SPLIT)
-    fail(b, GYRE_ERR_ARG, "a layout of %u %s", b->n_chunk, b->layout == GY_BLOCK ? "blocks" : "chunks");
+    fail(b, GYRE_ERR_ARG, "a layout of %u %s", b->n_chunk,
+         b->layout == GY_BLOCK ? "blocks" : "chunks");
   for (unsigned i = 0; i < b->n_insn && b->status == GYRE_OK; i++) check_insn(b, i);
 }
 
 /* -------------------------------------------------------------------------------- queues --- */
 
-/* Sorting these numbers sorts by link direction, then by link order; local instructions come last. */
+/* Sorting these numbers sorts by link direction, then by link order; local instructions come
+ * last. */
 #define LOCAL_PEER UINT16_MAX
 static uint64_t link_key(const struct gy_insn *x, unsigned index) {
   uint64_t peer = is_local(x) ? LOCAL_PEER : x->peer;
@@ -270,7 +285,7 @@ static int compare_keys(const void *pa, const void *pb) {
 static unsigned scratch_slots(const struct gy_builder *b) {
   unsigned slots = 0;
   for (unsigned i = 0; i < b->n_insn; i++) {
-    const struct gy_ref *refs[] = { &b->insn[i].src, &b->insn[i].dst };
+    const struct gy_ref *refs[] = {&b->insn[i].src, &b->insn[i].dst};
     for (unsigned k = 0; k < 2; k++)
       if (refs[k]->buf == GY_TMP && refs[k]->chunk >= slots) slots = refs[k]->chunk + 1u;
   }
@@ -284,7 +299,8 @@ static unsigned count_queues(const uint64_t *keys, unsigned n) {
   return queues;
 }
 
-static void fill_queues(struct gy_program *p, struct gy_queue *queue, uint16_t *order, const uint64_t *keys) {
+static void fill_queues(struct gy_program *p, struct gy_queue *queue, uint16_t *order,
+                        const uint64_t *keys) {
   struct gy_queue *last = queue - 1;
   for (unsigned i = 0; i < p->n_insn; i++) {
     order[i] = (uint16_t)keys[i];
@@ -293,10 +309,10 @@ static void fill_queues(struct gy_program *p, struct gy_queue *queue, uint16_t *
       continue;
     }
     if (i == 0 || keys[i] >> 32 != keys[i - 1] >> 32)
-      *++last = (struct gy_queue){ .peer = (uint16_t)(keys[i] >> 48),
-                                   .lane = (uint8_t)(keys[i] >> 40),
-                                   .recv = (uint8_t)(keys[i] >> 32),
-                                   .first = (uint16_t)i };
+      *++last = (struct gy_queue){.peer = (uint16_t)(keys[i] >> 48),
+                                  .lane = (uint8_t)(keys[i] >> 40),
+                                  .recv = (uint8_t)(keys[i] >> 32),
+                                  .first = (uint16_t)i};
     last->count++;
   }
   p->queue = queue;
@@ -305,7 +321,8 @@ static void fill_queues(struct gy_program *p, struct gy_queue *queue, uint16_t *
 
 static struct gy_program *assemble(const struct gy_builder *b, const uint64_t *keys) {
   unsigned queues = count_queues(keys, b->n_insn);
-  size_t insn_bytes = b->n_insn * sizeof(struct gy_insn), queue_bytes = queues * sizeof(struct gy_queue);
+  size_t insn_bytes = b->n_insn * sizeof(struct gy_insn),
+         queue_bytes = queues * sizeof(struct gy_queue);
   struct gy_program *p =
       calloc(1, sizeof *p + insn_bytes + queue_bytes + b->n_insn * sizeof(uint16_t));
   if (p == NULL) return NULL;
@@ -325,12 +342,14 @@ gyre_status gy_b_finish(struct gy_builder *b, struct gy_program **out) {
   check_form(b);
   if (b->status != GYRE_OK) return gy_fail_text(b->status, b->text);
   uint64_t *keys = malloc((b->n_insn + 1) * sizeof *keys);
-  if (keys == NULL) return gy_fail(GYRE_ERR_NOMEM, "no memory for a program of %u instructions", b->n_insn);
+  if (keys == NULL)
+    return gy_fail(GYRE_ERR_NOMEM, "no memory for a program of %u instructions", b->n_insn);
   for (unsigned i = 0; i < b->n_insn; i++) keys[i] = link_key(&b->insn[i], i);
   qsort(keys, b->n_insn, sizeof *keys, compare_keys);
   struct gy_program *p = assemble(b, keys);
   free(keys);
-  if (p == NULL) return gy_fail(GYRE_ERR_NOMEM, "no memory for a program of %u instructions", b->n_insn);
+  if (p == NULL)
+    return gy_fail(GYRE_ERR_NOMEM, "no memory for a program of %u instructions", b->n_insn);
   *out = p;
   return GYRE_OK;
 }
@@ -339,9 +358,10 @@ void gy_program_free(struct gy_program *p) { free(p); }
 
 /* ------------------------------------------------------------------------------- printer --- */
 
-/* "IN[2]", "OUT[0]", "TMP[1]"; a scratch slot in a split layout names the chunk whose length it has: "TMP[1]#3". */
+/* "IN[2]", "OUT[0]", "TMP[1]"; a scratch slot in a split layout names the chunk whose length it
+ * has: "TMP[1]#3". */
 static void print_ref(const struct gy_program *p, struct gy_ref r, FILE *to) {
-  static const char *const names[] = { "IN", "OUT", "TMP" };
+  static const char *const names[] = {"IN", "OUT", "TMP"};
   fprintf(to, "%s[%u]", names[r.buf], r.chunk);
   if (r.buf == GY_TMP && p->layout == GY_SPLIT && p->n_chunk > 1) fprintf(to, "#%u", r.range);
 }
@@ -356,10 +376,8 @@ static void print_combine(const struct gy_program *p, const struct gy_insn *x, F
     print_ref(p, own, to);
     fputs(" + ", to);
   }
-  if (x->op == GY_RECV_REDUCE)
-    fputs("incoming", to);
-  else
-    print_ref(p, x->src, to);
+  if (x->op == GY_RECV_REDUCE) fputs("incoming", to);
+  else print_ref(p, x->src, to);
   if (swap) {
     fputs(" + ", to);
     print_ref(p, own, to);
@@ -368,20 +386,20 @@ static void print_combine(const struct gy_program *p, const struct gy_insn *x, F
 
 static void print_effect(const struct gy_program *p, const struct gy_insn *x, FILE *to) {
   switch (x->op) {
-  case GY_SEND: print_ref(p, x->src, to); break;
-  case GY_RECV: print_ref(p, x->dst, to); break;
-  case GY_COPY:
-    print_ref(p, x->dst, to);
-    fputs(" = ", to);
-    print_ref(p, x->src, to);
-    break;
-  default: print_combine(p, x, to);
+    case GY_SEND: print_ref(p, x->src, to); break;
+    case GY_RECV: print_ref(p, x->dst, to); break;
+    case GY_COPY:
+      print_ref(p, x->dst, to);
+      fputs(" = ", to);
+      print_ref(p, x->src, to);
+      break;
+    default: print_combine(p, x, to);
   }
   if ((x->dst.flags & GY_REF_FINISH) != 0) fputs(", finish", to);
 }
 
 static void print_deps(const struct gy_insn *x, FILE *to) {
-  static const char *const lags[] = { "", " (window)", " (whole)" };
+  static const char *const lags[] = {"", " (window)", " (whole)"};
   const char *lead = "  after ";
   for (unsigned k = 0; k < 2; k++) {
     if (x->dep[k] == GY_NODEP) continue;
@@ -391,10 +409,10 @@ static void print_deps(const struct gy_insn *x, FILE *to) {
 }
 
 void gy_program_print(const struct gy_program *p, const struct gy_key *key, FILE *to) {
-  static const char *const ops[] = { "SEND", "RECV", "RECV_REDUCE", "COPY", "LOCAL_REDUCE" };
-  fprintf(to, "rank %d of %d: %u instructions, %u %s%s, %u scratch %s\n", key->rank, key->nranks, p->n_insn,
-          p->n_chunk, p->layout == GY_BLOCK ? "block" : "chunk", p->n_chunk == 1 ? "" : "s", p->n_tmp,
-          p->tmp_whole ? "(whole chunks)" : "(windows)");
+  static const char *const ops[] = {"SEND", "RECV", "RECV_REDUCE", "COPY", "LOCAL_REDUCE"};
+  fprintf(to, "rank %d of %d: %u instructions, %u %s%s, %u scratch %s\n", key->rank, key->nranks,
+          p->n_insn, p->n_chunk, p->layout == GY_BLOCK ? "block" : "chunk",
+          p->n_chunk == 1 ? "" : "s", p->n_tmp, p->tmp_whole ? "(whole chunks)" : "(windows)");
   for (unsigned i = 0; i < p->n_insn; i++) {
     const struct gy_insn *x = &p->insn[i];
     fprintf(to, "%3u %s", i, ops[x->op]);

@@ -5,14 +5,15 @@
  * Thread: pure.
  * Owner:  everything hangs on one struct model, freed before return.
  *
- * Why this is a proof and not a sample. What lets a step happen is always a conjunction of steps that have happened
- * (its turn in its queue, dependencies done, both ends of a message posted): there is no choice and nothing is taken
- * back. So whether a step is ever reached does not depend on the interleaving, and one run that ends shows that all
- * end. The values could still depend on it, but only where two accesses to one place, one of them a write, are not
- * ordered; check_order() derives that order from the rank's own program alone (link order and dependencies, with the
- * access of a message lasting from its post to its local completion, however late), and accepts no luck and no
- * politeness of other ranks. With all such pairs ordered, one run gives the values of all runs. The further
- * interleavings that are run all the same check this reasoning.
+ * Why this is a proof and not a sample. What lets a step happen is always a conjunction of steps
+ * that have happened (its turn in its queue, dependencies done, both ends of a message posted):
+ * there is no choice and nothing is taken back. So whether a step is ever reached does not depend
+ * on the interleaving, and one run that ends shows that all end. The values could still depend on
+ * it, but only where two accesses to one place, one of them a write, are not ordered; check_order()
+ * derives that order from the rank's own program alone (link order and dependencies, with the
+ * access of a message lasting from its post to its local completion, however late), and accepts no
+ * luck and no politeness of other ranks. With all such pairs ordered, one run gives the values of
+ * all runs. The further interleavings that are run all the same check this reasoning.
  *
  * A unit is one slice of one instruction; a cell is one slice of memory.
  */
@@ -28,9 +29,9 @@
 
 /* What stands in a cell. Contributions are told apart by 64-bit fingerprints, which add up. */
 struct value {
-  uint64_t parts; /* the multiset of contributions: the sum of their fingerprints */
-  uint64_t shape; /* the expression: operands' order and grouping */
-  uint32_t count; /* contributions */
+  uint64_t parts;    /* the multiset of contributions: the sum of their fingerprints */
+  uint64_t shape;    /* the expression: operands' order and grouping */
+  uint32_t count;    /* contributions */
   uint16_t finished; /* how often FINISH was applied */
   uint16_t defined;
 };
@@ -43,13 +44,13 @@ struct cell {
 struct member { /* one rank */
   const struct gy_program *p;
   const struct gy_key *key;
-  uint32_t *slices;       /* by instruction */
-  uint32_t *base;         /* by instruction: its first unit; n_insn + 1 */
+  uint32_t *slices;        /* by instruction */
+  uint32_t *base;          /* by instruction: its first unit; n_insn + 1 */
   uint32_t *issued, *done; /* by instruction, as in the engine */
-  uint16_t *insn;         /* by unit */
-  uint32_t *previous;     /* by unit: the one before it in link order (local: in slice order), or NONE */
-  uint32_t *version;      /* by unit: of a SEND's source when it was posted */
-  uint32_t *log;          /* of the current run: 2 * unit for a post, 2 * unit + 1 for a completion */
+  uint16_t *insn;          /* by unit */
+  uint32_t *previous;      /* by unit: the one before it in link (local: slice) order, or NONE */
+  uint32_t *version;       /* by unit: of a SEND's source when it was posted */
+  uint32_t *log; /* of the current run: 2 * unit for a post, 2 * unit + 1 for a completion */
   uint32_t n_unit, n_log;
   struct cell *cells;
   uint32_t n_cell;
@@ -96,7 +97,8 @@ struct model {
 
 /* ------------------------------------------------------------------------------- basics --- */
 
-/* Zeroed memory that lives as long as the model. Sets m->status and returns NULL where there is none. */
+/* Zeroed memory that lives as long as the model. Sets m->status and returns NULL where there is
+ * none. */
 static void *take(struct model *m, size_t n, size_t bytes) {
   if (m->status != GYRE_OK) return NULL;
   struct block *block = calloc(1, sizeof *block + (n * bytes + 15) / 16 * 16 + 16);
@@ -130,14 +132,20 @@ static uint64_t next_random(struct model *m) {
 }
 
 static bool is_send(const struct gy_insn *x) { return x->op == GY_SEND; }
-static bool is_local(const struct gy_insn *x) { return x->op == GY_COPY || x->op == GY_LOCAL_REDUCE; }
+static bool is_local(const struct gy_insn *x) {
+  return x->op == GY_COPY || x->op == GY_LOCAL_REDUCE;
+}
 
 static bool is_reduction(unsigned coll) {
   return coll == GY_ALL_REDUCE || coll == GY_REDUCE_SCATTER || coll == GY_REDUCE;
 }
 
-static const struct gy_insn *insn_of(const struct member *r, uint32_t unit) { return &r->p->insn[r->insn[unit]]; }
-static uint32_t slice_of(const struct member *r, uint32_t unit) { return unit - r->base[r->insn[unit]]; }
+static const struct gy_insn *insn_of(const struct member *r, uint32_t unit) {
+  return &r->p->insn[r->insn[unit]];
+}
+static uint32_t slice_of(const struct member *r, uint32_t unit) {
+  return unit - r->base[r->insn[unit]];
+}
 
 static void wrong(struct model *m, int rank, uint32_t unit, const char *fmt, ...) GY_PRINTF(4, 5);
 static void wrong(struct model *m, int rank, uint32_t unit, const char *fmt, ...) {
@@ -154,7 +162,8 @@ static void wrong(struct model *m, int rank, uint32_t unit, const char *fmt, ...
 
 /* ------------------------------------------------------------------------------- memory --- */
 
-/* In place, two names mean one buffer; the smaller one is a part of the larger. A barrier has no buffers. */
+/* In place, two names mean one buffer; the smaller one is a part of the larger. A barrier has no
+ * buffers. */
 static struct gy_ref resolve(const struct gy_key *key, struct gy_ref ref) {
   if (!key->in_place || ref.buf == GY_TMP || key->coll == GY_BARRIER) return ref;
   if (key->coll == GY_ALL_GATHER) {
@@ -171,13 +180,14 @@ static uint32_t scratch_slices(const struct model *m, const struct gy_program *p
   return p->tmp_whole ? m->chunk_slices : m->options.window;
 }
 
-static uint32_t cell_index(const struct model *m, const struct member *r, struct gy_ref name, uint32_t slice) {
+static uint32_t cell_index(const struct model *m, const struct member *r, struct gy_ref name,
+                           uint32_t slice) {
   struct gy_ref ref = resolve(r->key, name);
   uint32_t user = r->p->n_chunk * m->chunk_slices, scratch = scratch_slices(m, r->p);
   switch (ref.buf) {
-  case GY_IN: return ref.chunk * m->chunk_slices + slice;
-  case GY_OUT: return user + ref.chunk * m->chunk_slices + slice;
-  default: return 2 * user + ref.chunk * scratch + slice % scratch;
+    case GY_IN: return ref.chunk * m->chunk_slices + slice;
+    case GY_OUT: return user + ref.chunk * m->chunk_slices + slice;
+    default: return 2 * user + ref.chunk * scratch + slice % scratch;
   }
 }
 
@@ -199,7 +209,7 @@ static void fill_input(struct model *m, int rank) {
     for (uint32_t s = 0; s < gy_chunk_slices(&m->geometry, c); s++) {
       uint64_t print = fingerprint(rank, c, s);
       cell_at(m, rank, gy_in(c), s)->value =
-          (struct value){ .parts = print, .shape = print, .count = 1, .defined = 1 };
+          (struct value){.parts = print, .shape = print, .count = 1, .defined = 1};
     }
 }
 
@@ -209,11 +219,11 @@ static void store(struct cell *cell, struct value value) {
 }
 
 static struct value combine(struct value left, struct value right) {
-  return (struct value){ .parts = left.parts + right.parts,
-                         .shape = mix(left.shape + mix(right.shape + 1)),
-                         .count = left.count + right.count,
-                         .finished = (uint16_t)(left.finished + right.finished),
-                         .defined = 1 };
+  return (struct value){.parts = left.parts + right.parts,
+                        .shape = mix(left.shape + mix(right.shape + 1)),
+                        .count = left.count + right.count,
+                        .finished = (uint16_t)(left.finished + right.finished),
+                        .defined = 1};
 }
 
 /* ----------------------------------------------------------------------------- set-up --- */
@@ -246,7 +256,8 @@ static bool lay_out_member(struct model *m, int rank) {
   return true;
 }
 
-static const struct gy_queue *find_queue(const struct gy_program *p, int peer, uint8_t lane, bool recv) {
+static const struct gy_queue *find_queue(const struct gy_program *p, int peer, uint8_t lane,
+                                         bool recv) {
   for (unsigned q = 0; q < p->n_queue; q++)
     if (p->queue[q].peer == peer && p->queue[q].lane == lane && (p->queue[q].recv != 0) == recv)
       return &p->queue[q];
@@ -272,7 +283,8 @@ static uint32_t link_order(const struct member *r, const struct gy_queue *q, uin
   return n;
 }
 
-static uint32_t *take_link_order(struct model *m, int rank, const struct gy_queue *q, uint32_t *length) {
+static uint32_t *take_link_order(struct model *m, int rank, const struct gy_queue *q,
+                                 uint32_t *length) {
   struct member *r = &m->members[rank];
   *length = link_order(r, q, NULL);
   uint32_t *units = take(m, *length, sizeof *units);
@@ -286,20 +298,23 @@ static uint32_t *take_link_order(struct model *m, int rank, const struct gy_queu
 static void check_pairing(struct model *m, const struct link *l, uint32_t received) {
   for (uint32_t k = 0; k < l->length && k < received; k++) {
     const struct member *a = &m->members[l->from], *b = &m->members[l->to];
-    size_t bytes = gy_slice_bytes(&m->geometry, insn_of(a, l->send[k])->src.range, slice_of(a, l->send[k]));
-    size_t room = gy_slice_bytes(&m->geometry, insn_of(b, l->recv[k])->dst.range, slice_of(b, l->recv[k]));
+    size_t bytes =
+        gy_slice_bytes(&m->geometry, insn_of(a, l->send[k])->src.range, slice_of(a, l->send[k]));
+    size_t room =
+        gy_slice_bytes(&m->geometry, insn_of(b, l->recv[k])->dst.range, slice_of(b, l->recv[k]));
     if (bytes != room) {
-      wrong(m, l->from, l->send[k], "message %u to rank %d has %zu bytes, its receive (insn %u slice %u) %zu", k,
-            l->to, bytes, b->insn[l->recv[k]], slice_of(b, l->recv[k]), room);
+      wrong(m, l->from, l->send[k],
+            "message %u to rank %d has %zu bytes, its receive (insn %u slice %u) %zu", k, l->to,
+            bytes, b->insn[l->recv[k]], slice_of(b, l->recv[k]), room);
       return;
     }
   }
   if (l->length > received)
-    wrong(m, l->from, l->send[received], "rank %d receives only %u messages from here, not %u", l->to, received,
-          l->length);
+    wrong(m, l->from, l->send[received], "rank %d receives only %u messages from here, not %u",
+          l->to, received, l->length);
   else if (received > l->length)
-    wrong(m, l->to, l->recv[l->length], "rank %d sends only %u messages here, not %u", l->from, l->length,
-          received);
+    wrong(m, l->to, l->recv[l->length], "rank %d sends only %u messages here, not %u", l->from,
+          l->length, received);
 }
 
 static void add_link(struct model *m, int from, const struct gy_queue *q) {
@@ -311,8 +326,7 @@ static void add_link(struct model *m, int from, const struct gy_queue *q) {
   l->send = take_link_order(m, from, q, &l->length);
   const struct gy_queue *other = find_queue(m->members[l->to].p, from, q->lane, true);
   if (l->send == NULL) return;
-  if (other == NULL)
-    wrong(m, from, l->send[0], "rank %d receives nothing from here", l->to);
+  if (other == NULL) wrong(m, from, l->send[0], "rank %d receives nothing from here", l->to);
   else if ((l->recv = take_link_order(m, l->to, other, &received)) != NULL)
     check_pairing(m, l, received);
 }
@@ -329,18 +343,17 @@ static void connect_ranks(struct model *m) {
   for (int rank = 0; rank < m->n && m->status == GYRE_OK; rank++) {
     const struct gy_program *p = m->members[rank].p;
     for (unsigned q = 0; q < p->n_queue && m->status == GYRE_OK; q++)
-      if (!p->queue[q].recv)
-        add_link(m, rank, &p->queue[q]);
+      if (!p->queue[q].recv) add_link(m, rank, &p->queue[q]);
       else if (find_queue(m->members[p->queue[q].peer].p, rank, p->queue[q].lane, false) == NULL)
-        wrong(m, rank, m->members[rank].base[p->order[p->queue[q].first]], "rank %u sends nothing here",
-              p->queue[q].peer);
+        wrong(m, rank, m->members[rank].base[p->order[p->queue[q].first]],
+              "rank %u sends nothing here", p->queue[q].peer);
     for (unsigned k = p->n_insn - p->n_local; k < p->n_insn; k++)
-      m->locals[m->n_local++] = (struct local){ rank, p->order[k] };
+      m->locals[m->n_local++] = (struct local){rank, p->order[k]};
   }
 }
 
-static void set_up(struct model *m, const struct gy_program *const *programs, const struct gy_key *keys,
-                   size_t count) {
+static void set_up(struct model *m, const struct gy_program *const *programs,
+                   const struct gy_key *keys, size_t count) {
   gy_geometry_init(&m->geometry, programs[0], count, 1, LINE);
   for (unsigned c = 0; c < programs[0]->n_chunk; c++) {
     uint32_t slices = gy_chunk_slices(&m->geometry, c);
@@ -351,10 +364,11 @@ static void set_up(struct model *m, const struct gy_program *const *programs, co
   for (int rank = 0; rank < m->n && m->status == GYRE_OK; rank++) {
     m->members[rank].p = programs[rank];
     m->members[rank].key = &keys[rank];
-    if (programs[rank]->n_chunk != programs[0]->n_chunk || programs[rank]->layout != programs[0]->layout)
-      m->status = gy_fail(GYRE_ERR_INTERNAL, "rank %d cuts the buffers differently from rank 0", rank);
-    else
-      lay_out_member(m, rank);
+    if (programs[rank]->n_chunk != programs[0]->n_chunk ||
+        programs[rank]->layout != programs[0]->layout)
+      m->status =
+          gy_fail(GYRE_ERR_INTERNAL, "rank %d cuts the buffers differently from rank 0", rank);
+    else lay_out_member(m, rank);
   }
   if (m->status == GYRE_OK) connect_ranks(m);
   if (m->status != GYRE_OK) return;
@@ -370,11 +384,12 @@ static void set_up(struct model *m, const struct gy_program *const *programs, co
 /* -------------------------------------------------------------------------- running it --- */
 
 /* How many slices of dependency k must be done before slice s of x. */
-static uint32_t needed(const struct model *m, const struct member *r, const struct gy_insn *x, unsigned k,
-                       uint32_t slice) {
+static uint32_t needed(const struct model *m, const struct member *r, const struct gy_insn *x,
+                       unsigned k, uint32_t slice) {
   uint32_t all = r->slices[x->dep[k]], want = slice + 1;
   if (x->dep_lag[k] == GY_LAG_WHOLE) return all;
-  if (x->dep_lag[k] == GY_LAG_WINDOW) want = slice >= m->options.window ? slice + 1 - m->options.window : 0;
+  if (x->dep_lag[k] == GY_LAG_WINDOW)
+    want = slice >= m->options.window ? slice + 1 - m->options.window : 0;
   return want < all ? want : all;
 }
 
@@ -396,9 +411,10 @@ static void complete(struct member *r, uint32_t unit) {
 }
 
 static struct value read_cell(struct model *m, int rank, uint32_t unit, struct gy_ref ref) {
-  static const char *const names[] = { "IN", "OUT", "TMP" };
+  static const char *const names[] = {"IN", "OUT", "TMP"};
   struct value v = cell_at(m, rank, ref, slice_of(&m->members[rank], unit))->value;
-  if (!v.defined) wrong(m, rank, unit, "reads %s[%u], which nothing has written", names[ref.buf], ref.chunk);
+  if (!v.defined)
+    wrong(m, rank, unit, "reads %s[%u], which nothing has written", names[ref.buf], ref.chunk);
   return v;
 }
 
@@ -411,7 +427,8 @@ static struct value finish(struct model *m, int rank, uint32_t unit, struct valu
   return v;
 }
 
-/* The effect of an instruction whose other operand is `other`: what came in, or the source of a local reduction. */
+/* The effect of an instruction whose other operand is `other`: what came in, or the source of a
+ * local reduction. */
 static void apply(struct model *m, int rank, uint32_t unit, struct value other) {
   const struct member *r = &m->members[rank];
   const struct gy_insn *x = insn_of(r, unit);
@@ -451,7 +468,7 @@ static bool move_message(struct model *m, struct link *l) {
   struct value v = read_cell(m, l->from, sender, insn_of(&m->members[l->from], sender)->src);
   apply(m, l->to, receiver, v);
   complete(&m->members[l->to], receiver);
-  m->moves[m->n_move++] = (struct move){ (uint32_t)(l - m->links), l->moved };
+  m->moves[m->n_move++] = (struct move){(uint32_t)(l - m->links), l->moved};
   l->moved++;
   return true;
 }
@@ -485,10 +502,10 @@ static bool act(struct model *m, uint32_t action) {
   if (action >= 4 * m->n_link) return run_local(m, &m->locals[action - 4 * m->n_link]);
   struct link *l = &m->links[action / 4];
   switch (action % 4) {
-  case 0: return post_send(m, l);
-  case 1: return post_recv(m, l);
-  case 2: return move_message(m, l);
-  default: return complete_send(m, l);
+    case 0: return post_send(m, l);
+    case 1: return post_recv(m, l);
+    case 2: return move_message(m, l);
+    default: return complete_send(m, l);
   }
 }
 
@@ -549,7 +566,8 @@ static void run_to_end(struct model *m, enum policy policy) {
   while (m->status == GYRE_OK) {
     if (policy == SHUFFLED) late = next_random(m) % 4 != 0;
     if (pass(m, policy, late)) continue;
-    if (!pass(m, IN_ORDER, false)) break; /* the actions that chance or lateness left out, once more */
+    if (!pass(m, IN_ORDER, false))
+      break; /* the actions that chance or lateness left out, once more */
   }
 }
 
@@ -583,9 +601,11 @@ static void check_finished(struct model *m) {
   }
 }
 
-/* What OUT[chunk] slice must be on `rank`: the sum over the contributing ranks of chunk `source`. */
-static struct value expected(const struct model *m, const struct gy_key *key, uint32_t chunk, uint32_t slice) {
-  struct value v = { .defined = 1 };
+/* What OUT[chunk] slice must be on `rank`: the sum over the contributing ranks of chunk
+ * `source`. */
+static struct value expected(const struct model *m, const struct gy_key *key, uint32_t chunk,
+                             uint32_t slice) {
+  struct value v = {.defined = 1};
   uint32_t source = key->coll == GY_REDUCE_SCATTER ? (uint32_t)key->rank : chunk;
   if (key->coll == GY_ALL_GATHER || key->coll == GY_BROADCAST) {
     int owner = key->coll == GY_BROADCAST ? key->root : (int)chunk;
@@ -599,9 +619,9 @@ static struct value expected(const struct model *m, const struct gy_key *key, ui
   return v;
 }
 
-static const char *describe_difference(const struct model *m, const struct gy_key *key, struct value got,
-                                       struct value want, uint32_t chunk, uint32_t slice, char *out,
-                                       size_t capacity) {
+static const char *describe_difference(const struct model *m, const struct gy_key *key,
+                                       struct value got, struct value want, uint32_t chunk,
+                                       uint32_t slice, char *out, size_t capacity) {
   uint32_t source = key->coll == GY_REDUCE_SCATTER ? (uint32_t)key->rank : chunk;
   if (!got.defined) return "nothing was written there";
   if (got.parts == want.parts && got.count == want.count) {
@@ -624,14 +644,17 @@ static const char *describe_difference(const struct model *m, const struct gy_ke
 
 static void check_slice(struct model *m, int rank, uint32_t chunk, uint32_t slice) {
   const struct gy_key *key = m->members[rank].key;
-  struct value got = cell_at(m, rank, gy_out(chunk), slice)->value, want = expected(m, key, chunk, slice);
+  struct value got = cell_at(m, rank, gy_out(chunk), slice)->value,
+               want = expected(m, key, chunk, slice);
   char text[128];
-  if (!got.defined || got.parts != want.parts || got.count != want.count || got.finished != want.finished)
+  if (!got.defined || got.parts != want.parts || got.count != want.count ||
+      got.finished != want.finished)
     m->status = gy_fail(GYRE_ERR_INTERNAL, "rank %d OUT[%u] slice %u: %s", rank, chunk, slice,
                         describe_difference(m, key, got, want, chunk, slice, text, sizeof text));
   else if (key->coll == GY_ALL_REDUCE && got.shape != cell_at(m, 0, gy_out(chunk), slice)->value.shape)
-    m->status = gy_fail(GYRE_ERR_INTERNAL, "rank %d OUT[%u] slice %u: combined in another order than on rank 0",
-                        rank, chunk, slice);
+    m->status = gy_fail(GYRE_ERR_INTERNAL,
+                        "rank %d OUT[%u] slice %u: combined in another order than on rank 0", rank,
+                        chunk, slice);
 }
 
 static void check_results(struct model *m) {
@@ -647,7 +670,8 @@ static void check_results(struct model *m) {
 
 /* ------------------------------------------------------------------- order of accesses --- */
 
-/* For each unit of a rank, the units that are certainly done before it is posted, and before it is done. */
+/* For each unit of a rank, the units that are certainly done before it is posted, and before it
+ * is done. */
 struct before {
   uint32_t words; /* of a row */
   uint64_t *post, *done;
@@ -659,7 +683,8 @@ static void join(uint64_t *row, const uint64_t *other, uint32_t words) {
 
 static bool in_row(const uint64_t *row, uint32_t unit) { return row[unit / 64] >> (unit % 64) & 1; }
 
-static void fill_post_row(const struct model *m, const struct member *r, struct before *b, uint32_t unit) {
+static void fill_post_row(const struct model *m, const struct member *r, struct before *b,
+                          uint32_t unit) {
   uint64_t *row = b->post + (size_t)unit * b->words;
   const struct gy_insn *x = insn_of(r, unit);
   memset(row, 0, b->words * sizeof *row);
@@ -678,7 +703,8 @@ static void fill_post_row(const struct model *m, const struct member *r, struct 
 static void fill_done_row(const struct member *r, struct before *b, uint32_t unit) {
   uint64_t *row = b->done + (size_t)unit * b->words;
   memcpy(row, b->post + (size_t)unit * b->words, b->words * sizeof *row);
-  if (r->previous[unit] != NONE) join(row, b->done + (size_t)r->previous[unit] * b->words, b->words);
+  if (r->previous[unit] != NONE)
+    join(row, b->done + (size_t)r->previous[unit] * b->words, b->words);
   row[unit / 64] |= UINT64_C(1) << (unit % 64);
 }
 
@@ -686,36 +712,34 @@ static void fill_done_row(const struct member *r, struct before *b, uint32_t uni
 static void fill_before(const struct model *m, const struct member *r, struct before *b) {
   b->words = (r->n_unit + 63) / 64;
   for (uint32_t i = 0; i < r->n_log; i++)
-    if (r->log[i] % 2 == 0)
-      fill_post_row(m, r, b, r->log[i] / 2);
-    else
-      fill_done_row(r, b, r->log[i] / 2);
+    if (r->log[i] % 2 == 0) fill_post_row(m, r, b, r->log[i] / 2);
+    else fill_done_row(r, b, r->log[i] / 2);
 }
 
 /* Who used a cell last, as the log goes on. */
 struct uses {
-  uint32_t *writer;       /* by cell: unit or NONE */
-  uint32_t *reader;       /* by cell: the latest unit that read since, or NONE */
-  uint32_t *reader_before; /* by unit: the next in that cell's list, or NONE. A unit reads at most one cell. */
+  uint32_t *writer;        /* by cell: unit or NONE */
+  uint32_t *reader;        /* by cell: the latest unit that read since, or NONE */
+  uint32_t *reader_before; /* by unit: the next in the list of the one cell that it reads, or NONE */
 };
 
-static void check_ordered(struct model *m, int rank, const struct before *b, uint32_t unit, uint32_t other,
-                          const char *what) {
+static void check_ordered(struct model *m, int rank, const struct before *b, uint32_t unit,
+                          uint32_t other, const char *what) {
   const struct member *r = &m->members[rank];
   if (other == NONE || other == unit || in_row(b->post + (size_t)unit * b->words, other)) return;
   wrong(m, rank, unit, "%s insn %u slice %u, and nothing orders the two", what, r->insn[other],
         slice_of(r, other));
 }
 
-static void note_read(struct model *m, int rank, const struct before *b, struct uses *u, uint32_t unit,
-                      uint32_t cell) {
+static void note_read(struct model *m, int rank, const struct before *b, struct uses *u,
+                      uint32_t unit, uint32_t cell) {
   check_ordered(m, rank, b, unit, u->writer[cell], "reads what is written by");
   u->reader_before[unit] = u->reader[cell];
   u->reader[cell] = unit;
 }
 
-static void note_write(struct model *m, int rank, const struct before *b, struct uses *u, uint32_t unit,
-                       uint32_t cell) {
+static void note_write(struct model *m, int rank, const struct before *b, struct uses *u,
+                       uint32_t unit, uint32_t cell) {
   check_ordered(m, rank, b, unit, u->writer[cell], "writes the place that is written by");
   for (uint32_t reader = u->reader[cell]; reader != NONE; reader = u->reader_before[reader])
     check_ordered(m, rank, b, unit, reader, "overwrites what is read by");
@@ -723,17 +747,21 @@ static void note_write(struct model *m, int rank, const struct before *b, struct
   u->writer[cell] = unit;
 }
 
-static void note_unit(struct model *m, int rank, const struct before *b, struct uses *u, uint32_t unit) {
+static void note_unit(struct model *m, int rank, const struct before *b, struct uses *u,
+                      uint32_t unit) {
   const struct member *r = &m->members[rank];
   const struct gy_insn *x = insn_of(r, unit);
-  uint32_t src = cell_index(m, r, x->src, slice_of(r, unit)), dst = cell_index(m, r, x->dst, slice_of(r, unit));
+  uint32_t src = cell_index(m, r, x->src, slice_of(r, unit)),
+           dst = cell_index(m, r, x->dst, slice_of(r, unit));
   if (x->op == GY_COPY && src == dst && (x->dst.flags & GY_REF_FINISH) == 0) return;
   if (x->op != GY_RECV) note_read(m, rank, b, u, unit, src);
-  if (x->op == GY_LOCAL_REDUCE) check_ordered(m, rank, b, unit, u->writer[dst], "combines what is written by");
+  if (x->op == GY_LOCAL_REDUCE)
+    check_ordered(m, rank, b, unit, u->writer[dst], "combines what is written by");
   if (!is_send(x)) note_write(m, rank, b, u, unit, dst);
 }
 
-/* Neighbouring accesses to a cell are checked, in the order of the log; the others follow, as order is transitive. */
+/* Neighbouring accesses to a cell are checked, in the order of the log; the others follow, as
+ * order is transitive. */
 static void check_order_of(struct model *m, int rank, struct before *b, struct uses *u) {
   const struct member *r = &m->members[rank];
   fill_before(m, r, b);
@@ -742,7 +770,8 @@ static void check_order_of(struct model *m, int rank, struct before *b, struct u
     if (r->log[i] % 2 == 0) note_unit(m, rank, b, u, r->log[i] / 2);
 }
 
-/* A barrier's message tells what its sender must have heard before it was posted; in the end all must be known. */
+/* A barrier's message tells what its sender must have heard before it was posted; in the end all
+ * must be known. */
 static void check_barrier(struct model *m, struct before *b) {
   uint32_t words = ((uint32_t)m->n + 63) / 64;
   uint64_t **heard = take(m, (size_t)m->n, sizeof *heard), *known = take(m, words, sizeof *known);
@@ -759,15 +788,18 @@ static void check_barrier(struct model *m, struct before *b) {
     fill_before(m, r, b);
     told[l->from / 64] |= UINT64_C(1) << (l->from % 64);
     for (uint32_t u = 0; u < r->n_unit; u++)
-      if (in_row(b->post + (size_t)sender * b->words, u)) join(told, heard[l->from] + (size_t)u * words, words);
+      if (in_row(b->post + (size_t)sender * b->words, u))
+        join(told, heard[l->from] + (size_t)u * words, words);
   }
   for (int rank = 0; rank < m->n; rank++) {
     memset(known, 0, words * sizeof *known);
     known[rank / 64] |= UINT64_C(1) << (rank % 64);
-    for (uint32_t u = 0; u < m->members[rank].n_unit; u++) join(known, heard[rank] + (size_t)u * words, words);
+    for (uint32_t u = 0; u < m->members[rank].n_unit; u++)
+      join(known, heard[rank] + (size_t)u * words, words);
     for (int other = 0; other < m->n; other++)
       if (!in_row(known, (uint32_t)other) && m->status == GYRE_OK)
-        m->status = gy_fail(GYRE_ERR_INTERNAL, "rank %d: may leave the barrier before rank %d has come", rank, other);
+        m->status = gy_fail(GYRE_ERR_INTERNAL,
+                            "rank %d: may leave the barrier before rank %d has come", rank, other);
   }
 }
 
@@ -778,10 +810,11 @@ static void check_order(struct model *m) {
     if (m->members[rank].n_cell > cells) cells = m->members[rank].n_cell;
   }
   size_t row = ((size_t)units + 63) / 64;
-  struct before b = { .post = take(m, units * row, sizeof *b.post), .done = take(m, units * row, sizeof *b.done) };
-  struct uses u = { .writer = take(m, cells, sizeof *u.writer),
-                    .reader = take(m, cells, sizeof *u.reader),
-                    .reader_before = take(m, units, sizeof *u.reader_before) };
+  struct before b = {.post = take(m, units * row, sizeof *b.post),
+                     .done = take(m, units * row, sizeof *b.done)};
+  struct uses u = {.writer = take(m, cells, sizeof *u.writer),
+                   .reader = take(m, cells, sizeof *u.reader),
+                   .reader_before = take(m, units, sizeof *u.reader_before)};
   for (int rank = 0; rank < m->n && m->status == GYRE_OK; rank++) check_order_of(m, rank, &b, &u);
   if (m->status == GYRE_OK && m->members[0].key->coll == GY_BARRIER) check_barrier(m, &b);
 }
@@ -796,14 +829,15 @@ static void run_and_check(struct model *m, enum policy policy) {
 
 static gyre_status verify_count(const struct gy_program *const *programs, const struct gy_key *keys,
                                 const struct gy_verify_options *options, size_t count) {
-  struct model m = { .n = keys[0].nranks, .options = *options, .random = options->seed };
+  struct model m = {.n = keys[0].nranks, .options = *options, .random = options->seed};
   set_up(&m, programs, keys, count);
   if (m.status == GYRE_OK) run_to_end(&m, IN_ORDER);
   if (m.status == GYRE_OK) check_finished(&m);
   if (m.status == GYRE_OK) check_order(&m);
   if (m.status == GYRE_OK) check_results(&m);
   if (m.status == GYRE_OK) run_and_check(&m, REVERSED);
-  for (uint32_t k = 0; k < options->schedules && m.status == GYRE_OK; k++) run_and_check(&m, SHUFFLED);
+  for (uint32_t k = 0; k < options->schedules && m.status == GYRE_OK; k++)
+    run_and_check(&m, SHUFFLED);
   give_back_all(&m);
   return m.status;
 }
@@ -811,20 +845,22 @@ static gyre_status verify_count(const struct gy_program *const *programs, const 
 gyre_status gy_verify(const struct gy_program *const *programs, const struct gy_key *keys,
                       const struct gy_verify_options *options) {
   if (options->slices < 1 || options->slices > 4 || options->window < 1)
-    return gy_fail(GYRE_ERR_ARG, "verify with %u slices per chunk (1..4) and a window of %u (1..)", options->slices,
-                   options->window);
+    return gy_fail(GYRE_ERR_ARG, "verify with %u slices per chunk (1..4) and a window of %u (1..)",
+                   options->slices, options->window);
   unsigned chunks = programs[0]->n_chunk;
   if (programs[0]->layout == GY_BLOCK)
     return verify_count(programs, keys, options, (size_t)options->slices * LINE);
   /* All chunks full; and a count that leaves the last ones short or empty. */
-  size_t full = (size_t)options->slices * chunks, ragged = full > options->slices ? full - options->slices - 1 : 0;
+  size_t full = (size_t)options->slices * chunks,
+         ragged = full > options->slices ? full - options->slices - 1 : 0;
   gyre_status status = verify_count(programs, keys, options, full * LINE);
-  if (status == GYRE_OK && chunks > 1) status = verify_count(programs, keys, options, ragged * LINE);
+  if (status == GYRE_OK && chunks > 1)
+    status = verify_count(programs, keys, options, ragged * LINE);
   return status;
 }
 
-static gyre_status verify_pattern(const struct gy_algo *algo, int nranks, int root, const uint8_t *in_place,
-                                  const struct gy_verify_options *options) {
+static gyre_status verify_pattern(const struct gy_algo *algo, int nranks, int root,
+                                  const uint8_t *in_place, const struct gy_verify_options *options) {
   struct gy_program **programs = calloc((size_t)nranks, sizeof *programs);
   struct gy_key *keys = calloc((size_t)nranks, sizeof *keys);
   gyre_status status = GYRE_OK;
@@ -832,11 +868,11 @@ static gyre_status verify_pattern(const struct gy_algo *algo, int nranks, int ro
     status = gy_fail(GYRE_ERR_NOMEM, "no memory for the programs of %d ranks", nranks);
   for (int rank = 0; rank < nranks && status == GYRE_OK; rank++) {
     keys[rank] = (struct gy_key){
-      .coll = algo->coll, .in_place = in_place[rank], .nranks = nranks, .rank = rank, .root = root
-    };
+        .coll = algo->coll, .in_place = in_place[rank], .nranks = nranks, .rank = rank, .root = root};
     status = gy_program_build(algo, &keys[rank], &programs[rank]);
   }
-  if (status == GYRE_OK) status = gy_verify((const struct gy_program *const *)programs, keys, options);
+  if (status == GYRE_OK)
+    status = gy_verify((const struct gy_program *const *)programs, keys, options);
   for (int rank = 0; programs != NULL && rank < nranks; rank++) gy_program_free(programs[rank]);
   free(programs);
   free(keys);
@@ -852,18 +888,25 @@ static gyre_status explain(gyre_status status, const struct gy_algo *algo, int n
   pattern[shown] = '\0';
   gy_format(text, sizeof text, "%s", gyre_last_error());
   return gy_fail(status, "%s %s, %d ranks, root %d, in place %s, %u slices, window %u, seed %llu: %s",
-                 gy_coll_name(algo->coll), algo->name, nranks, root, pattern, options->slices, options->window,
-                 (unsigned long long)options->seed, text);
+                 gy_coll_name(algo->coll), algo->name, nranks, root, pattern, options->slices,
+                 options->window, (unsigned long long)options->seed, text);
 }
 
-gyre_status gy_verify_algo(const struct gy_algo *algo, int nranks, int root, const struct gy_verify_options *options) {
+/* Who is in place in pattern k: all patterns in turn for few ranks; none, all, then mixtures. */
+static bool is_in_place(uint32_t k, int nranks, int rank, uint64_t seed) {
+  if (nranks <= 4) return k >> rank & 1;
+  return k < 2 ? k == 1 : mix(mix(seed + k) + (uint64_t)rank) & 1;
+}
+
+gyre_status gy_verify_algo(const struct gy_algo *algo, int nranks, int root,
+                           const struct gy_verify_options *options) {
   uint8_t *in_place = calloc((size_t)nranks, 1);
   if (in_place == NULL) return gy_fail(GYRE_ERR_NOMEM, "no memory for %d ranks", nranks);
   uint32_t first = nranks <= 32 ? 0 : 2, end = nranks <= 4 ? 1u << nranks : options->schedules + 3;
   gyre_status status = GYRE_OK;
   for (uint32_t k = first; k < end && status == GYRE_OK; k++) {
     for (int rank = 0; rank < nranks; rank++)
-      in_place[rank] = nranks <= 4 ? k >> rank & 1 : k < 2 ? (uint8_t)k : mix(mix(options->seed + k) + (uint64_t)rank) & 1;
+      in_place[rank] = is_in_place(k, nranks, rank, options->seed);
     status = verify_pattern(algo, nranks, root, in_place, options);
     if (status != GYRE_OK) status = explain(status, algo, nranks, root, in_place, options);
   }

@@ -1,8 +1,9 @@
 /*
- * wire.c - writing and reading message bodies: little-endian, bounds-checked (declared in channel.h).
+ * wire.c - writing and reading message bodies: little-endian, bounds-checked (declared in
+ * channel.h).
  *
- * Role:   a writer grows by itself and a reader never leaves its bytes; both remember a failure, so that a message is
- *         written or read straight through and checked once at its end.
+ * Role:   a writer grows by itself and a reader never leaves its bytes; both remember a failure,
+ *         so that a message is written or read straight through and checked once at its end.
  * Thread: any; plain data.
  */
 #include <stdlib.h>

@@ -1,10 +1,11 @@
 /*
  * gyre-perf.c - measures and verifies collectives.
  *
- * Role:   one row per size, type and operator, on all ranks of the job; rank 0 shows them. Uses only the public header
- *         of the library. Parts in perf/: options, size (the sweep), collective (what can be measured), element and data
- *         (what goes in and must come out), samples (latencies), hosts (memory), raw (the bare sockets to compare with),
- *         output, and session with check and timing, which run a row.
+ * Role:   one row per size, type and operator, on all ranks of the job; rank 0 shows them. Uses
+ *         only the public header of the library. Parts in perf/: options, size (the sweep),
+ *         collective (what can be measured), element and data (what goes in and must come out),
+ *         samples (latencies), hosts (memory), raw (the bare sockets to compare with), output, and
+ *         session with check and timing, which run a row.
  * Thread: one.
  */
 #include <stdio.h>
@@ -18,14 +19,14 @@
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
 
-/* ------------------------------------------------------------------------------------ rows --- */
+/* ------------------------------------------------------------------------------------- rows --- */
 
-static struct gy_perf_side side_of(const struct gy_perf_session *s, int kind, uint64_t wrong) {
-  const struct gy_perf_times *rank = s->times[kind];
-  struct gy_perf_side side = {
+static struct perf_side side_of(const struct perf_session *s, int kind, uint64_t wrong) {
+  const struct perf_times *rank = s->times[kind];
+  struct perf_side side = {
       .iterations = s->samples[kind].count, .time = rank[0], .by_rank = rank, .wrong = wrong};
   for (int r = 1; r < s->nranks; r++) {
-    struct gy_perf_times *t = &side.time;
+    struct perf_times *t = &side.time;
     t->p50 = rank[r].p50 > t->p50 ? rank[r].p50 : t->p50;
     t->p90 = rank[r].p90 > t->p90 ? rank[r].p90 : t->p90;
     t->p99 = rank[r].p99 > t->p99 ? rank[r].p99 : t->p99;
@@ -35,59 +36,58 @@ static struct gy_perf_side side_of(const struct gy_perf_session *s, int kind, ui
   return side;
 }
 
-static void show(struct gy_perf_session *s, const struct gy_perf_shape *shape,
-                 const uint64_t wrong[2]) {
-  const struct gy_perf_collective *coll = s->options->coll;
-  struct gy_perf_row row = {.bytes = shape->bytes, .count = shape->count};
+static void show(struct perf_session *s, const struct perf_shape *shape, const uint64_t wrong[2]) {
+  const struct perf_collective *coll = s->options->coll;
+  struct perf_row row = {.bytes = shape->bytes, .count = shape->count};
   row.type = coll->has_data ? gyre_dtype_name(shape->type) : "none";
   row.op = coll->has_op ? gyre_op_name(shape->op) : "none";
   row.sides = coll->has_data ? 2 : 1;
   for (int i = 0; i < row.sides; i++) row.side[i] = side_of(s, i, wrong[i]);
-  if (s->samples[GY_PERF_RAW].count > 0) row.raw_p50 = side_of(s, GY_PERF_RAW, 0).time.p50;
-  gy_perf_output_row(&s->output, &row);
+  if (s->samples[PERF_RAW].count > 0) row.raw_p50 = side_of(s, PERF_RAW, 0).time.p50;
+  perf_output_row(&s->output, &row);
 }
 
 /* Verified calls come before and after the timed ones, so that a first call and a late one are
  * among them. */
-static gyre_status check_row(struct gy_perf_session *s, const struct gy_perf_shape *shape,
+static gyre_status check_row(struct perf_session *s, const struct perf_shape *shape,
                              uint64_t wrong[2]) {
   gyre_status st = GYRE_OK;
   int sides = s->options->coll->has_data ? 2 : 1;
   for (int i = 0; s->options->check && st == GYRE_OK && i < sides; i++)
-    st = gy_perf_check(s, shape, i == GY_PERF_IN_PLACE, &wrong[i]);
+    st = perf_check(s, shape, i == PERF_IN_PLACE, &wrong[i]);
   return st;
 }
 
-static gyre_status run_row(struct gy_perf_session *s, const struct gy_perf_shape *shape) {
+static gyre_status run_row(struct perf_session *s, const struct perf_shape *shape) {
   uint64_t wrong[2] = {0, 0};
   gyre_status st = check_row(s, shape, wrong);
-  if (st == GYRE_OK && s->options->raw) st = gy_perf_check_raw(s, shape);
-  gy_perf_prepare(s, shape);
-  if (st == GYRE_OK) st = gy_perf_time(s, shape);
+  if (st == GYRE_OK && s->options->raw) st = perf_check_raw(s, shape);
+  perf_prepare(s, shape);
+  if (st == GYRE_OK) st = perf_time(s, shape);
   if (st == GYRE_OK) st = check_row(s, shape, wrong);
   if (st == GYRE_OK && s->rank == 0) show(s, shape, wrong);
   return st;
 }
 
-static gyre_status run_sweep(struct gy_perf_session *s, gyre_dtype type, gyre_op op) {
-  const struct gy_perf_options *o = s->options;
+static gyre_status run_sweep(struct perf_session *s, gyre_dtype type, gyre_op op) {
+  const struct perf_options *o = s->options;
   size_t esize = gyre_dtype_size(type);
-  size_t grain = gy_perf_collective_grain(o->coll, esize, s->nranks);
-  struct gy_perf_sweep sweep = {
+  size_t grain = perf_collective_grain(o->coll, esize, s->nranks);
+  struct perf_sweep sweep = {
       .min = o->min_bytes, .max = o->max_bytes, .factor = o->factor, .grain = grain};
   gyre_status st = GYRE_OK;
-  while (st == GYRE_OK && gy_perf_sweep_next(&sweep)) {
-    struct gy_perf_shape shape = {
+  while (st == GYRE_OK && perf_sweep_next(&sweep)) {
+    struct perf_shape shape = {
         .bytes = sweep.bytes, .count = sweep.bytes / grain, .type = type, .op = op};
     st = run_row(s, &shape);
   }
   return st;
 }
 
-/* Every type and operator that was asked for; those that the collective does not take count once. */
-static gyre_status run_all(struct gy_perf_session *s) {
-  const struct gy_perf_options *o = s->options;
-  if (!o->coll->has_data) return run_row(s, &(struct gy_perf_shape){.type = GYRE_U8});
+/* Every type and operator that was asked for; operators count once where there are none. */
+static gyre_status run_all(struct perf_session *s) {
+  const struct perf_options *o = s->options;
+  if (!o->coll->has_data) return run_row(s, &(struct perf_shape){.type = GYRE_U8});
   gyre_status st = GYRE_OK;
   int first_type = o->type < 0 ? 0 : o->type, types = o->type < 0 ? GYRE_DTYPE_COUNT : 1;
   bool all_ops = o->op < 0 && o->coll->has_op;
@@ -102,7 +102,7 @@ static gyre_status run_all(struct gy_perf_session *s) {
 
 /* A socket of our own may notice a dead rank before the communicator does: give it a second to say
  * who died, else end it, so that the other ranks do not wait for this one. */
-static void settle_raw_failure(struct gy_perf_session *s) {
+static void settle_raw_failure(struct perf_session *s) {
   gyre_request *request = NULL;
   if (gyre_barrier_async(s->comm, &request) != GYRE_OK) return;
   gyre_status st = gyre_wait(request, 1000);
@@ -111,7 +111,7 @@ static void settle_raw_failure(struct gy_perf_session *s) {
 }
 
 /* The communicator's record, if there is one, is the last line. */
-static void report_failure(struct gy_perf_session *s, const char *last_error) {
+static void report_failure(struct perf_session *s, const char *last_error) {
   gyre_error record = GYRE_ERROR_INIT;
   if (s->why[0] != '\0') fprintf(stderr, "gyre-perf: %s\n", s->why);
   if (s->raw.why[0] != '\0') settle_raw_failure(s);
@@ -127,10 +127,10 @@ static void report_failure(struct gy_perf_session *s, const char *last_error) {
   else fprintf(stderr, "gyre-perf: %s: %s\n", gyre_status_name(record.status), record.text);
 }
 
-/* ------------------------------------------------------------------------------------- run --- */
+/* -------------------------------------------------------------------------------------- run --- */
 
 /* What depends on the number of ranks; said once. */
-static int check_ranks(const struct gy_perf_options *o, gyre_comm *comm) {
+static int check_ranks(const struct perf_options *o, gyre_comm *comm) {
   int n = gyre_comm_size(comm);
   bool first = gyre_comm_rank(comm) == 0;
   if (o->coll->has_root && o->root >= n) {
@@ -145,21 +145,21 @@ static int check_ranks(const struct gy_perf_options *o, gyre_comm *comm) {
   return STATUS_OK;
 }
 
-static void show_head(const struct gy_perf_session *s) {
+static void show_head(const struct perf_session *s) {
   char raw[64] = "";
   if (s->options->raw)
     snprintf(raw, sizeof(raw), "congestion control %s, %s", s->raw.congestion,
              s->raw.yields ? "yielding" : "spinning");
-  if (s->rank == 0) gy_perf_output_head(&s->output, s->hosts.count, s->options->raw ? raw : NULL);
+  if (s->rank == 0) perf_output_head(&s->output, s->hosts.count, s->options->raw ? raw : NULL);
 }
 
-static int run_session(const struct gy_perf_options *o, gyre_comm *comm) {
-  struct gy_perf_session *s = malloc(sizeof(*s));
+static int run_session(const struct perf_options *o, gyre_comm *comm) {
+  struct perf_session *s = malloc(sizeof(*s));
   if (s == NULL) {
     fprintf(stderr, "gyre-perf: out of memory\n");
     return STATUS_FAILED;
   }
-  gyre_status st = gy_perf_session_open(s, o, comm);
+  gyre_status st = perf_session_open(s, o, comm);
   if (st == GYRE_OK) {
     show_head(s);
     st = run_all(s);
@@ -169,13 +169,13 @@ static int run_session(const struct gy_perf_options *o, gyre_comm *comm) {
     report_failure(s, gyre_last_error());
   }
   bool wrong = s->total_wrong > 0;
-  bool written = gy_perf_session_close(s);
+  bool written = perf_session_close(s);
   if (!written) fprintf(stderr, "gyre-perf: %s\n", s->why);
   free(s);
   return st == GYRE_OK && written && !wrong ? STATUS_OK : STATUS_FAILED;
 }
 
-static int run(const struct gy_perf_options *o) {
+static int run(const struct perf_options *o) {
   gyre_context *ctx = NULL;
   gyre_comm *comm = NULL;
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
@@ -199,12 +199,12 @@ destroy_context:
 }
 
 int main(int argc, char **argv) {
-  struct gy_perf_options options;
+  struct perf_options options;
   char why[256];
-  switch (gy_perf_options_parse(&options, argc, argv, why, sizeof(why))) {
-    case GY_PERF_HELP: fputs(gy_perf_options_help(), stdout); return STATUS_OK;
-    case GY_PERF_VERSION: printf("gyre-perf %s\n", gyre_version_string()); return STATUS_OK;
-    case GY_PERF_USAGE_ERROR:
+  switch (perf_options_parse(&options, argc, argv, why, sizeof(why))) {
+    case PERF_HELP: fputs(perf_options_help(), stdout); return STATUS_OK;
+    case PERF_VERSION: printf("gyre-perf %s\n", gyre_version_string()); return STATUS_OK;
+    case PERF_USAGE_ERROR:
       fprintf(stderr, "gyre-perf: %s\nTry gyre-perf --help.\n", why);
       return STATUS_USAGE;
     default: return run(&options);

@@ -76,7 +76,7 @@ struct run {
   int64_t phase_end, limit_end, all_ended_at; /* INT64_MAX: never, not yet */
   int outcome;                                /* what decided the exit status; -1: nothing has */
   bool cut_short;                             /* by a signal or the time limit */
-  int signal_fd;
+  int signal_fd, null_fd;
   sigset_t old_mask;
   struct sigaction old_pipe;
   struct rlimit old_files;
@@ -282,9 +282,8 @@ static void set_environment(const struct run *r, int rank) {
 
 /* In the child, up to exec. Writes errno to `report` if it fails. */
 static void become_rank(const struct run *r, int rank, pid_t parent, const int out[2], int report) {
-  int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (null >= 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent &&
-      setpgid(0, 0) == 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(out[0], STDOUT_FILENO) >= 0 &&
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && setpgid(0, 0) == 0 &&
+      dup2(r->null_fd, STDIN_FILENO) >= 0 && dup2(out[0], STDOUT_FILENO) >= 0 &&
       dup2(out[1], STDERR_FILENO) >= 0) {
     set_environment(r, rank);
     setrlimit(RLIMIT_NOFILE, &r->old_files);
@@ -588,8 +587,9 @@ int main(int argc, char **argv) {
   int status = STATUS_LAUNCHER;
   raise_file_limit(&r);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  if (!watch_signals(&r)) {
-    fprintf(stderr, "gyre-run: cannot watch signals: %s\n", strerror(errno));
+  r.null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* kept: a rank may have no descriptor left */
+  if (!watch_signals(&r) || r.null_fd < 0) {
+    fprintf(stderr, "gyre-run: cannot prepare for the ranks: %s\n", strerror(errno));
     goto free_ranks;
   }
   if (!make_secret(&r) || !make_rendezvous(&r)) goto free_ranks;

@@ -18,12 +18,15 @@
 
 static const char usage[] =
     "Usage: gyre-sched print COLLECTIVE ALGORITHM -n RANKS [-r RANK|all] [--root R] [--in-place]\n"
-    "       gyre-sched verify [--ranks A[-B]] [--schedules K] [--seed S] [-v] [COLLECTIVE [ALGORITHM]]\n"
-    "       gyre-sched cost COLLECTIVE -n RANKS [-b MIN] [-e MAX] [-f FACTOR] [--cores C] [--slice BYTES]\n"
+    "       gyre-sched verify [--ranks A[-B]] [--schedules K] [--seed S] [-v] [COLLECTIVE "
+    "[ALGORITHM]]\n"
+    "       gyre-sched cost COLLECTIVE -n RANKS [-b MIN] [-e MAX] [-f FACTOR] [--cores C] [--slice "
+    "BYTES]\n"
     "\n"
     "print    what a rank does (default: rank 0), one line an instruction\n"
     "verify   proves the programs right for every number of ranks from A to B (default 1-128)\n"
-    "cost     the cost model's estimate for each algorithm, in microseconds, and the one it chooses\n"
+    "cost     the cost model's estimate for each algorithm, in microseconds, and the one it "
+    "chooses\n"
     "\n"
     "  -n, --nranks N      number of ranks\n"
     "  -r, --rank R        the rank whose program is printed, or all\n"
@@ -33,7 +36,8 @@ static const char usage[] =
     "      --schedules K   random interleavings for each case, besides two fixed ones (default 4)\n"
     "      --seed S        seed of these (default 1)\n"
     "  -v, --verbose       one line for each number of ranks\n"
-    "  -b, -e, -f          smallest and largest size (suffixes K, M, G), factor between sizes (default 8, 64M, 4)\n"
+    "  -b, -e, -f          smallest and largest size (suffixes K, M, G), factor between sizes "
+    "(default 8, 64M, 4)\n"
     "      --cores C       cores that the ranks share (default: those of this machine)\n"
     "      --slice BYTES   slice length (default 256K)\n"
     "  -h, --help          this text\n"
@@ -75,8 +79,8 @@ static unsigned suffix_shift(const char *suffix) {
 }
 
 /* A whole number; with `suffix`, K, M and G multiply it. */
-static bool parse_number(const char *option, const char *text, bool suffix, uint64_t min, uint64_t max,
-                         uint64_t *out) {
+static bool parse_number(const char *option, const char *text, bool suffix, uint64_t min,
+                         uint64_t max, uint64_t *out) {
   char rule[80], *end = NULL;
   errno = 0;
   uint64_t value = strtoull(text, &end, 10);
@@ -107,34 +111,38 @@ enum { OPT_ROOT = 256, OPT_IN_PLACE, OPT_RANKS, OPT_SCHEDULES, OPT_SEED, OPT_COR
 
 static bool parse_option(int option, const char *value, struct arguments *a) {
   switch (option) {
-  case 'n': return parse_number("-n", value, false, 1, MAX_RANKS, &a->nranks);
-  case 'r':
-    a->all_ranks = strcmp(value, "all") == 0;
-    return a->all_ranks || parse_number("-r", value, false, 0, MAX_RANKS - 1, &a->rank);
-  case OPT_ROOT: return parse_number("--root", value, false, 0, MAX_RANKS - 1, &a->root);
-  case OPT_IN_PLACE: a->in_place = true; return true;
-  case OPT_RANKS: return parse_range(value, &a->first, &a->last);
-  case OPT_SCHEDULES: return parse_number("--schedules", value, false, 0, 100000, &a->schedules);
-  case OPT_SEED: return parse_number("--seed", value, false, 0, UINT64_MAX, &a->seed);
-  case 'v': a->verbose = true; return true;
-  case 'b': return parse_number("-b", value, true, 0, UINT64_MAX, &a->from);
-  case 'e': return parse_number("-e", value, true, 0, UINT64_MAX, &a->to);
-  case 'f': return parse_number("-f", value, false, 2, 1024, &a->factor);
-  case OPT_CORES: return parse_number("--cores", value, false, 1, 1u << 20, &a->cores);
-  case OPT_SLICE: return parse_number("--slice", value, true, 64, 1u << 30, &a->slice);
-  default: fputs("try gyre-sched --help\n", stderr); return false;
+    case 'n': return parse_number("-n", value, false, 1, MAX_RANKS, &a->nranks);
+    case 'r':
+      a->all_ranks = strcmp(value, "all") == 0;
+      return a->all_ranks || parse_number("-r", value, false, 0, MAX_RANKS - 1, &a->rank);
+    case OPT_ROOT: return parse_number("--root", value, false, 0, MAX_RANKS - 1, &a->root);
+    case OPT_IN_PLACE: a->in_place = true; return true;
+    case OPT_RANKS: return parse_range(value, &a->first, &a->last);
+    case OPT_SCHEDULES: return parse_number("--schedules", value, false, 0, 100000, &a->schedules);
+    case OPT_SEED: return parse_number("--seed", value, false, 0, UINT64_MAX, &a->seed);
+    case 'v': a->verbose = true; return true;
+    case 'b': return parse_number("-b", value, true, 0, UINT64_MAX, &a->from);
+    case 'e': return parse_number("-e", value, true, 0, UINT64_MAX, &a->to);
+    case 'f': return parse_number("-f", value, false, 2, 1024, &a->factor);
+    case OPT_CORES: return parse_number("--cores", value, false, 1, 1u << 20, &a->cores);
+    case OPT_SLICE: return parse_number("--slice", value, true, 64, 1u << 30, &a->slice);
+    default: fputs("try gyre-sched --help\n", stderr); return false;
   }
 }
 
 static bool parse_arguments(int argc, char **argv, struct arguments *a) {
   static const struct option options[] = {
-    { "nranks", required_argument, NULL, 'n' },  { "rank", required_argument, NULL, 'r' },
-    { "root", required_argument, NULL, OPT_ROOT }, { "in-place", no_argument, NULL, OPT_IN_PLACE },
-    { "ranks", required_argument, NULL, OPT_RANKS },
-    { "schedules", required_argument, NULL, OPT_SCHEDULES },
-    { "seed", required_argument, NULL, OPT_SEED }, { "verbose", no_argument, NULL, 'v' },
-    { "cores", required_argument, NULL, OPT_CORES }, { "slice", required_argument, NULL, OPT_SLICE },
-    { NULL, 0, NULL, 0 },
+      {"nranks", required_argument, NULL, 'n'},
+      {"rank", required_argument, NULL, 'r'},
+      {"root", required_argument, NULL, OPT_ROOT},
+      {"in-place", no_argument, NULL, OPT_IN_PLACE},
+      {"ranks", required_argument, NULL, OPT_RANKS},
+      {"schedules", required_argument, NULL, OPT_SCHEDULES},
+      {"seed", required_argument, NULL, OPT_SEED},
+      {"verbose", no_argument, NULL, 'v'},
+      {"cores", required_argument, NULL, OPT_CORES},
+      {"slice", required_argument, NULL, OPT_SLICE},
+      {NULL, 0, NULL, 0},
   };
   int option;
   while ((option = getopt_long(argc, argv, "n:r:vb:e:f:", options, NULL)) != -1)
@@ -169,8 +177,11 @@ static bool library_failed(void) {
 
 static bool print_one(const struct gy_algo *algo, const struct arguments *a, uint64_t rank) {
   struct gy_program *p;
-  struct gy_key key = { .coll = algo->coll, .in_place = a->in_place, .nranks = (int)a->nranks, .rank = (int)rank,
-                        .root = (int)a->root };
+  struct gy_key key = {.coll = algo->coll,
+                       .in_place = a->in_place,
+                       .nranks = (int)a->nranks,
+                       .rank = (int)rank,
+                       .root = (int)a->root};
   if (gy_program_build(algo, &key, &p) != GYRE_OK) return library_failed();
   gy_program_print(p, &key, stdout);
   gy_program_free(p);
@@ -181,7 +192,8 @@ static bool run_print(const struct arguments *a) {
   unsigned coll;
   const struct gy_algo *algo;
   if (a->n_words != 2 || a->nranks == 0) {
-    fputs("gyre-sched: print needs a collective, an algorithm and -n; try gyre-sched --help\n", stderr);
+    fputs("gyre-sched: print needs a collective, an algorithm and -n; try gyre-sched --help\n",
+          stderr);
     return false;
   }
   if (!find_coll(a->words[0], &coll) || !find_algo(coll, a->words[1], &algo)) return false;
@@ -198,9 +210,9 @@ struct plan { /* how thoroughly a number of ranks is verified */
 };
 
 static struct plan plan_for(uint32_t nranks, uint32_t schedules) {
-  if (nranks <= 16) return (struct plan){ 1, 3, 3, schedules, nranks };
-  if (nranks <= 32) return (struct plan){ 1, 2, 2, schedules < 1 ? schedules : 1, 3 };
-  return (struct plan){ 2, 2, 1, 0, 2 };
+  if (nranks <= 16) return (struct plan){1, 3, 3, schedules, nranks};
+  if (nranks <= 32) return (struct plan){1, 2, 2, schedules < 1 ? schedules : 1, 3};
+  return (struct plan){2, 2, 1, 0, 2};
 }
 
 static bool is_rooted(unsigned coll) { return coll == GY_BROADCAST || coll == GY_REDUCE; }
@@ -212,7 +224,7 @@ static bool verify_case(const struct gy_algo *algo, uint32_t nranks, const struc
     int root = (int)((uint64_t)k * (nranks - 1) / (roots > 1 ? roots - 1 : 1));
     for (uint32_t slices = plan.min_slices; slices <= plan.max_slices; slices++)
       for (uint32_t window = 1; window <= plan.max_window; window++) {
-        struct gy_verify_options options = { slices, window, plan.schedules, a->seed };
+        struct gy_verify_options options = {slices, window, plan.schedules, a->seed};
         if (gy_verify_algo(algo, (int)nranks, root, &options) != GYRE_OK) return library_failed();
       }
   }
@@ -220,13 +232,17 @@ static bool verify_case(const struct gy_algo *algo, uint32_t nranks, const struc
 }
 
 static bool verify_algo(const struct gy_algo *algo, const struct arguments *a) {
-  uint64_t last = algo->max_ranks != 0 && (uint64_t)algo->max_ranks < a->last ? (uint64_t)algo->max_ranks : a->last;
+  uint64_t last = algo->max_ranks != 0 && (uint64_t)algo->max_ranks < a->last
+                      ? (uint64_t)algo->max_ranks
+                      : a->last;
   for (uint64_t nranks = a->first; nranks <= last; nranks++) {
     if (!verify_case(algo, (uint32_t)nranks, a)) return false;
-    if (a->verbose) printf("%s %s, %llu ranks: ok\n", gy_coll_name(algo->coll), algo->name, (unsigned long long)nranks);
+    if (a->verbose)
+      printf("%s %s, %llu ranks: ok\n", gy_coll_name(algo->coll), algo->name,
+             (unsigned long long)nranks);
   }
-  printf("%-16s %-20s %llu-%llu ranks: ok\n", gy_coll_name(algo->coll), algo->name, (unsigned long long)a->first,
-         (unsigned long long)last);
+  printf("%-16s %-20s %llu-%llu ranks: ok\n", gy_coll_name(algo->coll), algo->name,
+         (unsigned long long)a->first, (unsigned long long)last);
   fflush(stdout);
   return true;
 }
@@ -240,7 +256,8 @@ static bool run_verify(const struct arguments *a) {
   if (a->n_words > 1 && !find_algo(coll, a->words[1], &only)) return false;
   bool ok = true;
   for (size_t i = 0; i < n; i++) {
-    if ((coll != GY_COLL_COUNT && all[i]->coll != coll) || (only != NULL && all[i] != only)) continue;
+    if ((coll != GY_COLL_COUNT && all[i]->coll != coll) || (only != NULL && all[i] != only))
+      continue;
     if (!verify_algo(all[i], a)) ok = false;
   }
   return ok;
@@ -248,13 +265,15 @@ static bool run_verify(const struct arguments *a) {
 
 /* -------------------------------------------------------------------------------- cost --- */
 
-static bool print_cost(const struct arguments *a, const struct gy_cost *cost, const struct gy_key *key, uint64_t bytes) {
+static bool print_cost(const struct arguments *a, const struct gy_cost *cost,
+                       const struct gy_key *key, uint64_t bytes) {
   size_t n;
   const struct gy_algo *const *all = gy_algorithms(&n), *chosen;
   if (gy_select("", cost, key, (size_t)bytes, &chosen) != GYRE_OK) return library_failed();
   printf("%14llu", (unsigned long long)bytes);
   for (size_t i = 0; i < n; i++)
-    if (all[i]->coll == key->coll) printf(" %20.1f", a->nranks == 1 ? 0 : all[i]->cost_us(key, (size_t)bytes, cost));
+    if (all[i]->coll == key->coll)
+      printf(" %20.1f", a->nranks == 1 ? 0 : all[i]->cost_us(key, (size_t)bytes, cost));
   printf("  %s\n", chosen->name);
   return true;
 }
@@ -271,7 +290,7 @@ static bool run_cost(const struct arguments *a) {
     return false;
   }
   struct gy_cost cost;
-  struct gy_key key = { .coll = (uint8_t)coll, .nranks = (int)a->nranks };
+  struct gy_key key = {.coll = (uint8_t)coll, .nranks = (int)a->nranks};
   gy_cost_default(&cost, (int)a->nranks, (int)a->cores, (size_t)a->slice);
   printf("%14s", "bytes");
   size_t n;
@@ -288,8 +307,15 @@ static bool run_cost(const struct arguments *a) {
 
 int main(int argc, char **argv) {
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  struct arguments a = { .first = 1, .last = 128, .schedules = 4, .seed = 1, .from = 8, .to = 64u << 20, .factor = 4,
-                         .cores = cores > 0 ? (uint64_t)cores : 1, .slice = 256u << 10 };
+  struct arguments a = {.first = 1,
+                        .last = 128,
+                        .schedules = 4,
+                        .seed = 1,
+                        .from = 8,
+                        .to = 64u << 20,
+                        .factor = 4,
+                        .cores = cores > 0 ? (uint64_t)cores : 1,
+                        .slice = 256u << 10};
   for (int i = 1; i < argc; i++)
     if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
       print_usage();
@@ -301,14 +327,10 @@ int main(int argc, char **argv) {
   }
   bool ok;
   if (!parse_arguments(argc - 1, argv + 1, &a)) return EXIT_FAILURE;
-  if (strcmp(argv[1], "print") == 0)
-    ok = run_print(&a);
-  else if (strcmp(argv[1], "verify") == 0)
-    ok = run_verify(&a);
-  else if (strcmp(argv[1], "cost") == 0)
-    ok = run_cost(&a);
-  else
-    ok = complain("command", argv[1], "expected print, verify or cost");
+  if (strcmp(argv[1], "print") == 0) ok = run_print(&a);
+  else if (strcmp(argv[1], "verify") == 0) ok = run_verify(&a);
+  else if (strcmp(argv[1], "cost") == 0) ok = run_cost(&a);
+  else ok = complain("command", argv[1], "expected print, verify or cost");
   if (fflush(stdout) != 0 || ferror(stdout)) {
     fprintf(stderr, "gyre-sched: standard output: %s\n", strerror(errno));
     return EXIT_FAILURE;

@@ -277,6 +277,7 @@ int main(int argc, char *argv[]) {
   struct job job = {0};
   switch (options_parse(argc, argv, &job.options)) {
     case OPTIONS_HELP: options_help(stdout); return EXIT_SUCCESS;
+    case OPTIONS_VERSION: printf("gyre-train %s\n", gyre_version_string()); return EXIT_SUCCESS;
     case OPTIONS_BAD: return 2;
     case OPTIONS_RUN: break;
   }

@@ -15,7 +15,7 @@ transport   transport/*
 engine      src/engine.* src/request.* src/cache.* src/run.*
 api         collectives/api.c
 collectives collectives/*
-api         src/context.* src/comm*.* src/fault.* src/control.* src/stats.* src/trace.* src/module.*
+api         src/context.* src/comm*.* src/launch.* src/fault.* src/control.* src/stats.* src/trace.* src/module.*
 tools       tools/*
 '
 order=(types util schedule wire transport engine collectives api tools) # bottom to top

@@ -236,6 +236,20 @@ static void test_golden_proofs(void **state) {
   assert_int_equal(gy_handshake_take(&acceptor, GY_RESPONSE_BYTES), GY_EVENT_PROVEN);
 }
 
+/* Whatever a peer says or leaves out, there is a text to report. */
+static void test_reject_without_words(void **state) {
+  (void)state;
+  struct gy_secret s = secret_of("sesame");
+  struct gy_hello h = sample_hello();
+  struct gy_handshake dialler;
+  assert_int_equal(gy_handshake_dial(&dialler, &h.id, &s), GYRE_OK);
+  gy_reject_encode(GYRE_ERR_MISMATCH, "", dialler.in);
+  assert_int_equal(gy_handshake_take(&dialler, GY_REJECT_BYTES), GY_EVENT_FAILED);
+  assert_int_equal(dialler.failure, GY_FAIL_REJECTED);
+  assert_int_equal(dialler.status, GYRE_ERR_MISMATCH);
+  assert_string_equal(gyre_last_error(), "it gives no reason");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_hmac_vector),
@@ -250,6 +264,7 @@ int main(void) {
       cmocka_unit_test(test_golden_reject),
       cmocka_unit_test(test_impossible_contents),
       cmocka_unit_test(test_golden_proofs),
+      cmocka_unit_test(test_reject_without_words),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

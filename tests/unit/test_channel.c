@@ -1,5 +1,5 @@
-/* test_channel.c - typed messages over a socket: order, borders, queueing, what is delivered before the end, and who may
- * end a channel when. */
+/* test_channel.c - typed messages over a socket: order, borders, queueing, what is delivered before
+ * the end, and who may end a channel when. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +68,9 @@ static void on_message(void *user, struct gy_channel *ch, uint8_t type, const vo
       e->heir->ch = ch;
       gy_channel_rebind(ch, &events, e->heir);
       break;
-    case REPLY: assert_int_equal(gy_channel_send(ch, (uint8_t)(type + 1), body, len), GYRE_OK); break;
+    case REPLY:
+      assert_int_equal(gy_channel_send(ch, (uint8_t)(type + 1), body, len), GYRE_OK);
+      break;
   }
 }
 
@@ -96,20 +98,23 @@ static void begin(struct world *w) {
   uv_timer_start(&w->limit, on_limit, WAIT_MS, 0);
 }
 
-#define until(w, condition)              \
-  while (!(condition)) {                 \
-    uv_run(&(w)->loop, UV_RUN_ONCE);     \
-    assert_false((w)->late);             \
+#define until(w, condition)          \
+  while (!(condition)) {             \
+    uv_run(&(w)->loop, UV_RUN_ONCE); \
+    assert_false((w)->late);         \
   }
 
-/* The memory of everything must be gone when the loop has run empty: uv_loop_close and LeakSanitizer tell. */
+/* The memory of everything must be gone when the loop has run empty: uv_loop_close and
+ * LeakSanitizer tell. */
 static void finish(struct world *w) {
   uv_close((uv_handle_t *)&w->limit, NULL);
   uv_run(&w->loop, UV_RUN_DEFAULT);
   assert_int_equal(uv_loop_close(&w->loop), 0);
 }
 
-static void nonblocking(int fd) { assert_int_equal(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), 0); }
+static void nonblocking(int fd) {
+  assert_int_equal(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), 0);
+}
 
 /* A connected pair of TCP sockets, so that resets are real. */
 static void connect_pair(int fd[2]) {
@@ -165,7 +170,9 @@ static uint8_t *pattern(size_t len, unsigned seed) {
   return data;
 }
 
-static void raw_write(int fd, const void *data, size_t len) { assert_int_equal(write(fd, data, len), (ssize_t)len); }
+static void raw_write(int fd, const void *data, size_t len) {
+  assert_int_equal(write(fd, data, len), (ssize_t)len);
+}
 
 /* ------------------------------------------------------------------------------------------- */
 
@@ -189,7 +196,8 @@ static void test_golden_frame(void **state) {
 
 static void test_sizes_in_order(void **state) {
   (void)state;
-  static const size_t sizes[] = {0, 1, 2, 7, 8, 9, 4087, 4088, 4089, 65535, 65536, 65537, 300000, 5u << 20, 0, 3};
+  static const size_t sizes[] = {0,    1,     2,     7,     8,      9,        4087, 4088,
+                                 4089, 65535, 65536, 65537, 300000, 5u << 20, 0,    3};
   const int n = (int)(sizeof sizes / sizeof sizes[0]);
   struct world w;
   static struct end a, b;
@@ -244,7 +252,8 @@ static void test_both_ways_at_once(void **state) {
 /* Every way of cutting the bytes gives the same messages. */
 static void test_any_split(void **state) {
   (void)state;
-  const uint8_t bytes[] = {2, 0, 0, 0, 1, 0, 0, 0, 'h', 'i', 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, '!'};
+  const uint8_t bytes[] = {2, 0, 0, 0, 1, 0, 0, 0, 'h', 'i', 0, 0, 0,  0,
+                           2, 0, 0, 0, 1, 0, 0, 0, 3,   0,   0, 0, '!'};
   for (size_t cut = 0; cut <= sizeof bytes; cut++) {
     struct world w;
     struct end a = {0};
@@ -302,7 +311,8 @@ static const uint8_t one_message[] = {1, 0, 0, 0, 5, 0, 0, 0, 'z'};
 /* In one piece: a reset also discards what Nagle's algorithm still holds back. */
 static void write_messages(int fd, size_t n) {
   uint8_t all[100 * sizeof one_message];
-  for (size_t i = 0; i < n; i++) memcpy(all + i * sizeof one_message, one_message, sizeof one_message);
+  for (size_t i = 0; i < n; i++)
+    memcpy(all + i * sizeof one_message, one_message, sizeof one_message);
   raw_write(fd, all, n * sizeof one_message);
 }
 
@@ -321,8 +331,8 @@ static void test_everything_before_reset(void **state) {
   finish(&w);
 }
 
-/* The send that notices the reset takes the socket's error with it: neither the errno nor the messages may get lost, no
- * SIGPIPE may be raised, and nothing is told from inside the send. */
+/* The send that notices the reset takes the socket's error with it: neither the errno nor the
+ * messages may get lost, no SIGPIPE may be raised, and nothing is told from inside the send. */
 static void test_send_after_reset(void **state) {
   (void)state;
   struct world w;
@@ -390,7 +400,8 @@ static void test_longest_message(void **state) {
   finish(&w);
 }
 
-/* In each of these the three messages are there at once: after the first nothing more may be delivered to this owner. */
+/* In each of these the three messages are there at once: after the first nothing more may be
+ * delivered to this owner. */
 static int three_at_once(struct world *w, struct end *a) {
   begin(w);
   int raw = open_raw(w, a);
@@ -438,7 +449,8 @@ static void test_rebind_inside_message(void **state) {
 
 static void on_net_closed(void *user) { *(bool *)user = true; }
 
-/* What was queued still arrives, although the channel has ended and unread bytes were waiting at its socket. */
+/* What was queued still arrives, although the channel has ended and unread bytes were waiting at
+ * its socket. */
 static void test_finish_sends_the_queue(void **state) {
   (void)state;
   struct world w;

@@ -1,5 +1,5 @@
 /*
- * test_copy.c - gy_copy at every level of this CPU: lengths, offsets, distances, and nothing beside them.
+ * test_copy.c - gy_copy at every level of this CPU: lengths, offsets, distances, no byte beside.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,10 +35,13 @@ static void check(size_t to, size_t from, size_t bytes) {
   memset(d + bytes, 0x5a, GUARD);
   memcpy(d, blank + from, bytes); /* differs from what is to be copied in every byte */
   gy_copy(d, s, bytes);
-  if (memcmp(d, s, bytes) != 0) fail_msg("%s: wrong bytes: %zu to +%zu from +%zu", gy_reduce_isa(), bytes, to, from);
+  if (memcmp(d, s, bytes) != 0) {
+    fail_msg("%s: wrong bytes: %zu to +%zu from +%zu", gy_reduce_isa(), bytes, to, from);
+  }
   for (size_t i = 0; i < GUARD; i++) {
     if (d[(ptrdiff_t)i - GUARD] != 0xa5 || d[bytes + i] != 0x5a) {
-      fail_msg("%s: wrote beside its target: %zu to +%zu from +%zu", gy_reduce_isa(), bytes, to, from);
+      fail_msg("%s: wrote beside its target: %zu to +%zu from +%zu", gy_reduce_isa(), bytes, to,
+               from);
     }
   }
 }

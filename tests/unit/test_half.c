@@ -35,8 +35,8 @@ static uint32_t to_bits(float f) {
   return u;
 }
 
-/* The number that `h` (without sign) stands for. Infinity is the next power of two, which is where rounding
- * places it. */
+/* The number that `h` (without sign) stands for. Infinity is the next power of two, which is where
+ * rounding places it. */
 static double value(const struct format *f, uint16_t h) {
   int exponent = h >> f->mantissa_bits, mantissa = h & ((1 << f->mantissa_bits) - 1);
   if (exponent == 0) return ldexp(mantissa, 1 - f->bias - f->mantissa_bits);
@@ -55,15 +55,17 @@ static uint16_t nearest(const struct format *f, double x) {
       high = middle;
     }
   }
-  double below = x - value(f, low), above = value(f, high) - x; /* exact: both are multiples of an ulp of f32 */
+  double below = x - value(f, low), above = value(f, high) - x; /* exact in f64 */
   if (below == above) return low % 2 == 0 ? low : high;
   return below < above ? low : high;
 }
 
 static void check_narrow(const struct format *f, uint32_t bits) {
   float x = from_bits(bits);
-  unsigned sign = bits >> 31 << 15, expected = sign | nearest(f, fabs((double)x)), got = f->narrow(x);
-  if (got != expected) fail_msg("%s of %a (%08x) is %04x, not %04x", f->name, (double)x, bits, got, expected);
+  unsigned expected = bits >> 31 << 15 | nearest(f, fabs((double)x)), got = f->narrow(x);
+  if (got != expected) {
+    fail_msg("%s of %a (%08x) is %04x, not %04x", f->name, (double)x, bits, got, expected);
+  }
 }
 
 static void every_value_survives_a_round_trip(void **state) {

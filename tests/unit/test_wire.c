@@ -51,7 +51,8 @@ static const uint8_t golden[] = {
     2,    0,    'h',  'i',                          /* text */
     0,    0,                                        /* empty text */
     4,    0x34, 0x12, 10,   1,    2,    3,          /* IPv4: family, port, address */
-    6,    7,    0,    0xfe, 0x80, 0,    0,    0,    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3, 0, 0, 0, /* IPv6, scope */
+    6,    7,    0,    0xfe, 0x80, 0,    0,    0,    0, 0, 0, 0,
+    0,    0,    0,    0,    0,    0,    1,    3,    0, 0, 0, /* IPv6, scope */
 };
 
 static void test_writes_golden_bytes(void **state) {
@@ -100,7 +101,8 @@ static void test_reads_back(void **state) {
   assert_int_equal(r.pos, r.len);
 }
 
-/* Whatever is cut off, the reader fails, gives zeros, and touches nothing beyond (the copy is exact, for ASan). */
+/* Whatever is cut off, the reader fails, gives zeros, and touches nothing beyond (the copy is
+ * exact, for ASan). */
 static void test_every_short_body_fails(void **state) {
   (void)state;
   for (size_t len = 0; len < sizeof golden; len++) {

@@ -17,10 +17,10 @@ struct report { /* of one rank; travels as bytes */
 };
 
 struct checked { /* one call */
-  struct gy_perf_session *s;
-  const struct gy_perf_shape *shape;
-  struct gy_perf_series series;
-  struct gy_perf_call call;
+  struct perf_session *s;
+  const struct perf_shape *shape;
+  struct perf_series series;
+  struct perf_call call;
   size_t in_length, out_length; /* elements */
   bool in_place;
 };
@@ -28,24 +28,23 @@ struct checked { /* one call */
 static bool is_root(const struct checked *c) { return c->s->rank == c->call.root; }
 
 static bool gives_input(const struct checked *c) {
-  const struct gy_perf_collective *coll = c->s->options->coll;
+  const struct perf_collective *coll = c->s->options->coll;
   return !coll->has_root || coll->has_op || is_root(c); /* all but a broadcast's receivers */
 }
 
 static bool gets_result(const struct checked *c) {
-  const struct gy_perf_collective *coll = c->s->options->coll;
+  const struct perf_collective *coll = c->s->options->coll;
   return !(coll->has_root && coll->has_op) || is_root(c); /* all but a reduce's other ranks */
 }
 
-static struct checked start(struct gy_perf_session *s, const struct gy_perf_shape *shape,
-                            bool in_place) {
-  const struct gy_perf_collective *coll = s->options->coll;
+static struct checked start(struct perf_session *s, const struct perf_shape *shape, bool in_place) {
+  const struct perf_collective *coll = s->options->coll;
   struct checked c = {.s = s, .shape = shape, .in_place = in_place};
-  c.series = (struct gy_perf_series){.type = shape->type,
-                                     .op = coll->has_op ? shape->op : GYRE_MAX,
-                                     .nranks = s->nranks,
-                                     .iteration = s->iteration++};
-  c.call = gy_perf_call_of(s, shape, in_place);
+  c.series = (struct perf_series){.type = shape->type,
+                                  .op = coll->has_op ? shape->op : GYRE_MAX,
+                                  .nranks = s->nranks,
+                                  .iteration = s->iteration++};
+  c.call = perf_call_of(s, shape, in_place);
   c.in_length = shape->count * (coll->in_blocks ? (size_t)s->nranks : 1);
   c.out_length = shape->count * (coll->out_blocks ? (size_t)s->nranks : 1);
   return c;
@@ -54,29 +53,29 @@ static struct checked start(struct gy_perf_session *s, const struct gy_perf_shap
 /* The output first: in place, the input lies in it. */
 static void lay_out(struct checked *c) {
   size_t esize = gyre_dtype_size(c->shape->type);
-  memset(c->call.out, GY_PERF_POISON, c->out_length * esize);
+  memset(c->call.out, PERF_POISON, c->out_length * esize);
   char *in = c->in_place && !c->s->options->coll->in_blocks ? c->s->out.base : c->s->in.base;
   if (c->in_place && c->s->options->coll->out_blocks)
     in += (size_t)c->s->rank * c->shape->count * esize;
   if (gives_input(c)) {
-    gy_perf_data_of_rank(&c->s->data, &c->series, c->s->rank, c->in_length);
-    gy_perf_data_fill(&c->s->data, in, 0, c->in_length);
+    perf_data_of_rank(&c->s->data, &c->series, c->s->rank, c->in_length);
+    perf_data_fill(&c->s->data, in, 0, c->in_length);
   } else {
-    memset(in, GY_PERF_POISON, c->in_length * esize);
+    memset(in, PERF_POISON, c->in_length * esize);
   }
 }
 
-/* Compares `count` elements at `got` with first .. of the table in s->data; `offset` is the place of
- * `got` in its buffer. */
+/* Compares `count` elements at `got`, which lie at `offset` of their buffer, with those of the
+ * table in s->data from `first` on. */
 static void compare(struct checked *c, struct report *report, enum finding finding, const void *got,
                     size_t offset, size_t first, size_t count) {
   size_t at = 0, esize = gyre_dtype_size(c->shape->type);
-  uint64_t wrong = gy_perf_data_compare(&c->s->data, got, first, count, &at);
+  uint64_t wrong = perf_data_compare(&c->s->data, got, first, count, &at);
   if (wrong > 0 && report->wrong == 0) {
     report->index = offset + at;
     report->finding = finding;
     memcpy(report->got, (const char *)got + at * esize, esize);
-    memcpy(report->want, gy_perf_data_at(&c->s->data, first + at), esize);
+    memcpy(report->want, perf_data_at(&c->s->data, first + at), esize);
   }
   report->wrong += wrong;
 }
@@ -85,7 +84,7 @@ static void compare_poison(struct checked *c, struct report *report, enum findin
                            const void *got, size_t count) {
   size_t esize = gyre_dtype_size(c->shape->type);
   unsigned char poison[8];
-  memset(poison, GY_PERF_POISON, sizeof(poison));
+  memset(poison, PERF_POISON, sizeof(poison));
   for (size_t i = 0; i < count; i++) {
     const char *element = (const char *)got + i * esize;
     if (memcmp(element, poison, esize) == 0) continue;
@@ -98,20 +97,20 @@ static void compare_poison(struct checked *c, struct report *report, enum findin
 }
 
 static void compare_result(struct checked *c, struct report *report) {
-  const struct gy_perf_collective *coll = c->s->options->coll;
-  struct gy_perf_data *data = &c->s->data;
+  const struct perf_collective *coll = c->s->options->coll;
+  struct perf_data *data = &c->s->data;
   size_t count = c->shape->count, bytes = count * gyre_dtype_size(c->shape->type);
   if (coll->out_blocks) {
     for (int r = 0; r < c->s->nranks; r++) {
-      gy_perf_data_of_rank(data, &c->series, r, count);
+      perf_data_of_rank(data, &c->series, r, count);
       size_t begin = (size_t)r * count;
       compare(c, report, WRONG_RESULT, (const char *)c->call.out + (size_t)r * bytes, begin, 0,
               count);
     }
     return;
   }
-  if (coll->has_op) gy_perf_data_of_result(data, &c->series, c->in_length);
-  else gy_perf_data_of_rank(data, &c->series, c->call.root, c->in_length);
+  if (coll->has_op) perf_data_of_result(data, &c->series, c->in_length);
+  else perf_data_of_rank(data, &c->series, c->call.root, c->in_length);
   size_t first = coll->in_blocks ? (size_t)c->s->rank * count : 0;
   compare(c, report, WRONG_RESULT, c->call.out, 0, first, count);
 }
@@ -125,7 +124,7 @@ static struct report verify(struct checked *c) {
     compare_poison(c, &report, WRONG_INPUT, c->call.in, c->in_length);
     return report;
   }
-  gy_perf_data_of_rank(&c->s->data, &c->series, c->s->rank, c->in_length);
+  perf_data_of_rank(&c->s->data, &c->series, c->s->rank, c->in_length);
   compare(c, &report, WRONG_INPUT, c->call.in, 0, 0, c->in_length);
   return report;
 }
@@ -133,10 +132,10 @@ static struct report verify(struct checked *c) {
 static void print_report(const struct checked *c, int rank, const struct report *r, uint64_t total) {
   static const char *const places[] = {"output", "input, which must not be written: element",
                                        "output of a rank that gets none: element"};
-  const struct gy_perf_shape *shape = c->shape;
+  const struct perf_shape *shape = c->shape;
   char got[64], want[64];
-  gy_perf_element_text(shape->type, r->got, got, sizeof(got));
-  gy_perf_element_text(shape->type, r->want, want, sizeof(want));
+  perf_element_text(shape->type, r->got, got, sizeof(got));
+  perf_element_text(shape->type, r->want, want, sizeof(want));
   fprintf(stderr,
           "gyre-perf: %s %s %s, %zu bytes, %s: %" PRIu64 " wrong; first on rank %d, %s %s%" PRIu64
           ": got %s, expected %s\n",
@@ -148,7 +147,7 @@ static void print_report(const struct checked *c, int rank, const struct report 
 
 /* The counts first, as the reports are seldom needed. */
 static gyre_status settle(struct checked *c, const struct report *mine, uint64_t *wrong) {
-  struct gy_perf_session *s = c->s;
+  struct perf_session *s = c->s;
   int64_t here = (int64_t)mine->wrong, total = 0;
   gyre_status st = gyre_all_reduce(s->comm, &here, &total, 1, GYRE_I64, GYRE_SUM);
   if (st != GYRE_OK || total == 0) return st;
@@ -164,10 +163,10 @@ static gyre_status settle(struct checked *c, const struct report *mine, uint64_t
   return st;
 }
 
-gyre_status gy_perf_check(struct gy_perf_session *s, const struct gy_perf_shape *shape,
-                          bool in_place, uint64_t *wrong) {
+gyre_status perf_check(struct perf_session *s, const struct perf_shape *shape, bool in_place,
+                       uint64_t *wrong) {
   if (!s->options->coll->has_data)
-    return s->options->coll->run(&(struct gy_perf_call){.comm = s->comm});
+    return s->options->coll->run(&(struct perf_call){.comm = s->comm});
   struct checked c = start(s, shape, in_place);
   lay_out(&c);
   gyre_status st = s->options->coll->run(&c.call);
@@ -176,11 +175,11 @@ gyre_status gy_perf_check(struct gy_perf_session *s, const struct gy_perf_shape 
   return settle(&c, &report, wrong);
 }
 
-gyre_status gy_perf_check_raw(struct gy_perf_session *s, const struct gy_perf_shape *shape) {
+gyre_status perf_check_raw(struct perf_session *s, const struct perf_shape *shape) {
   struct checked c = start(s, shape, false);
   struct report report = {0};
   lay_out(&c);
-  bool ok = gy_perf_raw_all_reduce(&s->raw, (const float *)c.call.in, c.call.out, shape->count);
+  bool ok = perf_raw_all_reduce(&s->raw, (const float *)c.call.in, c.call.out, shape->count);
   if (!ok) {
     snprintf(s->why, sizeof(s->why), "%s", s->raw.why);
     return GYRE_ERR_SYS;
@@ -191,16 +190,16 @@ gyre_status gy_perf_check_raw(struct gy_perf_session *s, const struct gy_perf_sh
              "the sum over raw sockets is wrong from index %" PRIu64 " on (%zu bytes): this is a "
              "fault of gyre-perf",
              report.index, shape->bytes);
-  return gy_perf_all_ready(s, report.wrong == 0);
+  return perf_all_ready(s, report.wrong == 0);
 }
 
 /* Numbers that stay clear of the slow subnormal ones, however often a call in place repeats. */
-void gy_perf_prepare(struct gy_perf_session *s, const struct gy_perf_shape *shape) {
-  struct gy_perf_series series = {.type = shape->type, .op = GYRE_MAX, .nranks = s->nranks};
+void perf_prepare(struct perf_session *s, const struct perf_shape *shape) {
+  struct perf_series series = {.type = shape->type, .op = GYRE_MAX, .nranks = s->nranks};
   size_t elements = shape->bytes / gyre_dtype_size(shape->type);
   size_t block = elements / (size_t)s->nranks;
   if (!s->options->coll->has_data) return;
-  gy_perf_data_of_rank(&s->data, &series, s->rank, elements);
-  gy_perf_data_fill(&s->data, s->in.base, 0, s->options->coll->out_blocks ? block : elements);
-  gy_perf_data_fill(&s->data, s->out.base, 0, s->options->coll->in_blocks ? block : elements);
+  perf_data_of_rank(&s->data, &series, s->rank, elements);
+  perf_data_fill(&s->data, s->in.base, 0, s->options->coll->out_blocks ? block : elements);
+  perf_data_fill(&s->data, s->out.base, 0, s->options->coll->in_blocks ? block : elements);
 }

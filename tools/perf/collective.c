@@ -12,29 +12,29 @@ static double bus_rooted(int n) {
   return 1.0;
 }
 
-static gyre_status run_all_reduce(const struct gy_perf_call *c) {
+static gyre_status run_all_reduce(const struct perf_call *c) {
   return gyre_all_reduce(c->comm, c->in, c->out, c->count, c->type, c->op);
 }
 
-static gyre_status run_reduce_scatter(const struct gy_perf_call *c) {
+static gyre_status run_reduce_scatter(const struct perf_call *c) {
   return gyre_reduce_scatter(c->comm, c->in, c->out, c->count, c->type, c->op);
 }
 
-static gyre_status run_all_gather(const struct gy_perf_call *c) {
+static gyre_status run_all_gather(const struct perf_call *c) {
   return gyre_all_gather(c->comm, c->in, c->out, c->count, c->type);
 }
 
-static gyre_status run_broadcast(const struct gy_perf_call *c) {
+static gyre_status run_broadcast(const struct perf_call *c) {
   return gyre_broadcast(c->comm, c->in, c->out, c->count, c->type, c->root);
 }
 
-static gyre_status run_reduce(const struct gy_perf_call *c) {
+static gyre_status run_reduce(const struct perf_call *c) {
   return gyre_reduce(c->comm, c->in, c->out, c->count, c->type, c->op, c->root);
 }
 
-static gyre_status run_barrier(const struct gy_perf_call *c) { return gyre_barrier(c->comm); }
+static gyre_status run_barrier(const struct perf_call *c) { return gyre_barrier(c->comm); }
 
-static const struct gy_perf_collective collectives[] = {
+static const struct perf_collective collectives[] = {
     {.name = "all_reduce",
      .has_data = true,
      .has_op = true,
@@ -68,17 +68,17 @@ static const struct gy_perf_collective collectives[] = {
     {.name = "barrier", .synchronises = true, .bus_factor = bus_rooted, .run = run_barrier},
 };
 
-const struct gy_perf_collective *gy_perf_collective_find(const char *name) {
+const struct perf_collective *perf_collective_find(const char *name) {
   for (size_t i = 0; i < sizeof(collectives) / sizeof(collectives[0]); i++)
     if (strcmp(collectives[i].name, name) == 0) return &collectives[i];
   return NULL;
 }
 
-const char *gy_perf_collective_names(void) {
+const char *perf_collective_names(void) {
   return "all_reduce reduce_scatter all_gather broadcast reduce barrier";
 }
 
-size_t gy_perf_collective_grain(const struct gy_perf_collective *coll, size_t esize, int nranks) {
+size_t perf_collective_grain(const struct perf_collective *coll, size_t esize, int nranks) {
   if (!coll->has_data) return 1;
   return coll->in_blocks || coll->out_blocks ? esize * (size_t)nranks : esize;
 }

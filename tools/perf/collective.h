@@ -1,16 +1,17 @@
 /*
  * collective.h - the collectives that can be measured.
  *
- * Role:   one table: name, what the call takes, the layout of its buffers, its bus factor, how to call it.
+ * Role:   one table: name, what the call takes, the layout of its buffers, its bus factor, how to
+ *         call it.
  * Thread: constant data; run() is a blocking call.
  */
-#ifndef GY_PERF_COLLECTIVE_H
-#define GY_PERF_COLLECTIVE_H
+#ifndef PERF_COLLECTIVE_H
+#define PERF_COLLECTIVE_H
 
 #include <stdbool.h>
 #include "gyre/gyre.h"
 
-struct gy_perf_call {
+struct perf_call {
   gyre_comm *comm;
   const void *in;
   void *out;
@@ -20,7 +21,7 @@ struct gy_perf_call {
   int root;
 };
 
-struct gy_perf_collective {
+struct perf_collective {
   const char *name;
   bool has_data; /* false: barrier */
   bool has_op, has_root;
@@ -28,15 +29,15 @@ struct gy_perf_collective {
   bool out_blocks;   /* `out` holds world-size blocks of count */
   bool synchronises; /* no rank can finish before all have called */
   double (*bus_factor)(int nranks);
-  gyre_status (*run)(const struct gy_perf_call *call);
+  gyre_status (*run)(const struct perf_call *call);
 };
 
 /* NULL if there is none of this name. */
-const struct gy_perf_collective *gy_perf_collective_find(const char *name);
+const struct perf_collective *perf_collective_find(const char *name);
 /* "all_reduce reduce_scatter ..." */
-const char *gy_perf_collective_names(void);
+const char *perf_collective_names(void);
 /* Bytes of the smallest non-empty message: one element of `esize` bytes on every rank; 1 for a
  * barrier. */
-size_t gy_perf_collective_grain(const struct gy_perf_collective *coll, size_t esize, int nranks);
+size_t perf_collective_grain(const struct perf_collective *coll, size_t esize, int nranks);
 
 #endif

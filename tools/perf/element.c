@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-bool gy_perf_is_float(gyre_dtype type) {
+bool perf_is_float(gyre_dtype type) {
   return type == GYRE_F32 || type == GYRE_F64 || type == GYRE_F16 || type == GYRE_BF16;
 }
 
-bool gy_perf_is_signed(gyre_dtype type) {
-  return gy_perf_is_float(type) || type == GYRE_I8 || type == GYRE_I16 || type == GYRE_I32 ||
+bool perf_is_signed(gyre_dtype type) {
+  return perf_is_float(type) || type == GYRE_I8 || type == GYRE_I16 || type == GYRE_I32 ||
          type == GYRE_I64;
 }
 
@@ -32,7 +32,7 @@ static double f16_value(uint16_t h) {
   return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
 }
 
-void gy_perf_put_float(gyre_dtype type, void *element, double value) {
+void perf_put_float(gyre_dtype type, void *element, double value) {
   float single = (float)value;
   uint32_t bits;
   uint16_t half;
@@ -48,7 +48,7 @@ void gy_perf_put_float(gyre_dtype type, void *element, double value) {
   memcpy(element, &half, sizeof(half));
 }
 
-double gy_perf_get_float(gyre_dtype type, const void *element) {
+double perf_get_float(gyre_dtype type, const void *element) {
   double value;
   float single;
   uint16_t half;
@@ -65,7 +65,7 @@ double gy_perf_get_float(gyre_dtype type, const void *element) {
   }
 }
 
-void gy_perf_put_integer(gyre_dtype type, void *element, uint64_t value) {
+void perf_put_integer(gyre_dtype type, void *element, uint64_t value) {
   uint8_t b = (uint8_t)value;
   uint16_t h = (uint16_t)value;
   uint32_t w = (uint32_t)value;
@@ -80,7 +80,7 @@ void gy_perf_put_integer(gyre_dtype type, void *element, uint64_t value) {
   }
 }
 
-uint64_t gy_perf_get_integer(gyre_dtype type, const void *element) {
+uint64_t perf_get_integer(gyre_dtype type, const void *element) {
   uint8_t b;
   uint16_t h;
   uint32_t w;
@@ -96,9 +96,9 @@ uint64_t gy_perf_get_integer(gyre_dtype type, const void *element) {
   }
 }
 
-void gy_perf_element_text(gyre_dtype type, const void *element, char *out, size_t capacity) {
-  if (gy_perf_is_float(type)) snprintf(out, capacity, "%.9g", gy_perf_get_float(type, element));
-  else if (gy_perf_is_signed(type))
-    snprintf(out, capacity, "%" PRId64, (int64_t)gy_perf_get_integer(type, element));
-  else snprintf(out, capacity, "%" PRIu64, gy_perf_get_integer(type, element));
+void perf_element_text(gyre_dtype type, const void *element, char *out, size_t capacity) {
+  if (perf_is_float(type)) snprintf(out, capacity, "%.9g", perf_get_float(type, element));
+  else if (perf_is_signed(type))
+    snprintf(out, capacity, "%" PRId64, (int64_t)perf_get_integer(type, element));
+  else snprintf(out, capacity, "%" PRIu64, perf_get_integer(type, element));
 }

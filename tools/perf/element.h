@@ -4,24 +4,24 @@
  * Role:   numbers to elements and back, for data that every type in question represents exactly.
  * Thread: pure functions. Elements need no alignment.
  */
-#ifndef GY_PERF_ELEMENT_H
-#define GY_PERF_ELEMENT_H
+#ifndef PERF_ELEMENT_H
+#define PERF_ELEMENT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "gyre/gyre.h"
 
-bool gy_perf_is_float(gyre_dtype type);
-bool gy_perf_is_signed(gyre_dtype type); /* floating-point types are */
+bool perf_is_float(gyre_dtype type);
+bool perf_is_signed(gyre_dtype type); /* floating-point types are */
 
 /* Floating-point types; the value must be exact in the type, zero or a normal number of it. */
-void gy_perf_put_float(gyre_dtype type, void *element, double value);
-double gy_perf_get_float(gyre_dtype type, const void *element);
+void perf_put_float(gyre_dtype type, void *element, double value);
+double perf_get_float(gyre_dtype type, const void *element);
 /* Integer types; put keeps the low bits. get extends the sign of a signed type. */
-void gy_perf_put_integer(gyre_dtype type, void *element, uint64_t value);
-uint64_t gy_perf_get_integer(gyre_dtype type, const void *element);
+void perf_put_integer(gyre_dtype type, void *element, uint64_t value);
+uint64_t perf_get_integer(gyre_dtype type, const void *element);
 /* "-3", "0.5". */
-void gy_perf_element_text(gyre_dtype type, const void *element, char *out, size_t capacity);
+void perf_element_text(gyre_dtype type, const void *element, char *out, size_t capacity);
 
 #endif

@@ -52,26 +52,26 @@ static int usable_cores(void) {
   return n > 0 ? (int)n : 1;
 }
 
-static int ranks_on(const struct gy_perf_hosts *hosts, uint64_t machine) {
+static int ranks_on(const struct perf_hosts *hosts, uint64_t machine) {
   int n = 0;
   for (int r = 0; r < hosts->nranks; r++) n += hosts->place[r].machine == machine;
   return n;
 }
 
-static bool first_on_machine(const struct gy_perf_hosts *hosts, int rank) {
+static bool first_on_machine(const struct perf_hosts *hosts, int rank) {
   for (int r = 0; r < rank; r++)
     if (hosts->place[r].machine == hosts->place[rank].machine) return false;
   return true;
 }
 
-gyre_status gy_perf_hosts_learn(struct gy_perf_hosts *hosts, gyre_comm *comm) {
+gyre_status perf_hosts_learn(struct perf_hosts *hosts, gyre_comm *comm) {
   memset(hosts, 0, sizeof(*hosts));
   hosts->rank = gyre_comm_rank(comm);
   hosts->nranks = gyre_comm_size(comm);
   hosts->cores = usable_cores();
   hosts->place = calloc((size_t)hosts->nranks, sizeof(*hosts->place));
   if (hosts->place == NULL) return GYRE_ERR_NOMEM;
-  struct gy_perf_place mine = {.machine = machine_id(), .available = memory_available()};
+  struct perf_place mine = {.machine = machine_id(), .available = memory_available()};
   mine.network = network_id(mine.machine);
   gyre_status st = gyre_all_gather(comm, &mine, hosts->place, sizeof(mine), GYRE_U8);
   if (st != GYRE_OK) return st;
@@ -80,21 +80,21 @@ gyre_status gy_perf_hosts_learn(struct gy_perf_hosts *hosts, gyre_comm *comm) {
   return GYRE_OK;
 }
 
-void gy_perf_hosts_free(struct gy_perf_hosts *hosts) {
+void perf_hosts_free(struct perf_hosts *hosts) {
   free(hosts->place);
   hosts->place = NULL;
 }
 
-bool gy_perf_hosts_fits(const struct gy_perf_hosts *hosts, uint64_t bytes_per_rank, char *why,
-                        size_t capacity) {
+bool perf_hosts_fits(const struct perf_hosts *hosts, uint64_t bytes_per_rank, char *why,
+                     size_t capacity) {
   for (int r = 0; r < hosts->nranks; r++) {
-    const struct gy_perf_place *p = &hosts->place[r];
+    const struct perf_place *p = &hosts->place[r];
     uint64_t ranks = (uint64_t)ranks_on(hosts, p->machine);
     uint64_t limit = p->available - p->available / 10;
     if (p->available == 0 || bytes_per_rank <= limit / ranks) continue;
     char each[32], have[32];
-    gy_perf_format_size(bytes_per_rank, each, sizeof(each));
-    gy_perf_format_size(p->available, have, sizeof(have));
+    perf_format_size(bytes_per_rank, each, sizeof(each));
+    perf_format_size(p->available, have, sizeof(have));
     snprintf(why, capacity,
              "the largest size needs %s on each of %" PRIu64 " ranks on the machine of rank %d, "
              "%.4g GiB in all, but %s are available there (a tenth is left alone): lower -e",

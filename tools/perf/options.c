@@ -78,10 +78,10 @@ static const char help_text[] =
     "\n"
     "Exit status: 0 on success, 1 on a failure or a wrong element, 2 on a wrong command line.\n";
 
-const char *gy_perf_options_help(void) { return help_text; }
+const char *perf_options_help(void) { return help_text; }
 
 struct parse {
-  struct gy_perf_options *o;
+  struct perf_options *o;
   bool has_max;
   bool has_time;
   char *why;
@@ -109,7 +109,7 @@ static bool parse_number(struct parse *p, const char *option, const char *text, 
 }
 
 static bool parse_bytes(struct parse *p, const char *option, const char *text, size_t *out) {
-  return gy_perf_parse_size(text, out) ||
+  return perf_parse_size(text, out) ||
          wrong(p, "%s %s: must be a number of bytes such as 4097, 64K, 16M or 1G", option, text);
 }
 
@@ -145,7 +145,7 @@ static bool parse_op(struct parse *p, const char *text) {
 }
 
 static bool parse_option(struct parse *p, int option, const char *value) {
-  struct gy_perf_options *o = p->o;
+  struct perf_options *o = p->o;
   uint64_t n = 0;
   bool ok = true;
   switch (option) {
@@ -184,12 +184,11 @@ static bool unknown_option(struct parse *p, int argc, char **argv, int missing) 
 
 /* What only the whole command line shows. */
 static bool check_together(struct parse *p, int argc, char **argv) {
-  struct gy_perf_options *o = p->o;
-  if (optind == argc)
-    return wrong(p, "no collective given; there are %s", gy_perf_collective_names());
-  o->coll = gy_perf_collective_find(argv[optind]);
+  struct perf_options *o = p->o;
+  if (optind == argc) return wrong(p, "no collective given; there are %s", perf_collective_names());
+  o->coll = perf_collective_find(argv[optind]);
   if (o->coll == NULL)
-    return wrong(p, "no collective %s; there are %s", argv[optind], gy_perf_collective_names());
+    return wrong(p, "no collective %s; there are %s", argv[optind], perf_collective_names());
   if (optind + 1 < argc)
     return wrong(p, "one collective at a time: %s is one too many", argv[optind + 1]);
   if (!p->has_max && o->max_bytes < o->min_bytes) o->max_bytes = o->min_bytes;
@@ -203,28 +202,28 @@ static bool check_together(struct parse *p, int argc, char **argv) {
   return true;
 }
 
-enum gy_perf_parsed gy_perf_options_parse(struct gy_perf_options *o, int argc, char **argv,
-                                          char *why, size_t capacity) {
-  *o = (struct gy_perf_options){.min_bytes = DEFAULT_MIN,
-                                .max_bytes = DEFAULT_MAX,
-                                .factor = 2,
-                                .seconds = 0.5,
-                                .warmup = 5,
-                                .type = GYRE_F32,
-                                .op = GYRE_SUM};
+enum perf_parsed perf_options_parse(struct perf_options *o, int argc, char **argv, char *why,
+                                    size_t capacity) {
+  *o = (struct perf_options){.min_bytes = DEFAULT_MIN,
+                             .max_bytes = DEFAULT_MAX,
+                             .factor = 2,
+                             .seconds = 0.5,
+                             .warmup = 5,
+                             .type = GYRE_F32,
+                             .op = GYRE_SUM};
   struct parse p = {.o = o, .why = why, .capacity = capacity};
   why[0] = '\0';
   optind = 0; /* glibc: start over, so that this may be called again */
   for (;;) {
     int option = getopt_long(argc, argv, ":b:e:f:n:w:d:o:r:h", long_options, NULL);
     if (option == -1) break;
-    if (option == 'h') return GY_PERF_HELP;
-    if (option == OPT_VERSION) return GY_PERF_VERSION;
+    if (option == 'h') return PERF_HELP;
+    if (option == OPT_VERSION) return PERF_VERSION;
     if (option == '?' || option == ':') {
       unknown_option(&p, argc, argv, option);
-      return GY_PERF_USAGE_ERROR;
+      return PERF_USAGE_ERROR;
     }
-    if (!parse_option(&p, option, optarg)) return GY_PERF_USAGE_ERROR;
+    if (!parse_option(&p, option, optarg)) return PERF_USAGE_ERROR;
   }
-  return check_together(&p, argc, argv) ? GY_PERF_RUN : GY_PERF_USAGE_ERROR;
+  return check_together(&p, argc, argv) ? PERF_RUN : PERF_USAGE_ERROR;
 }

@@ -4,15 +4,15 @@
  * Role:   arguments to a struct, or a text that says what is wrong.
  * Thread: once, at the start.
  */
-#ifndef GY_PERF_OPTIONS_H
-#define GY_PERF_OPTIONS_H
+#ifndef PERF_OPTIONS_H
+#define PERF_OPTIONS_H
 
 #include "collective.h"
 
-enum gy_perf_parsed { GY_PERF_RUN, GY_PERF_HELP, GY_PERF_VERSION, GY_PERF_USAGE_ERROR };
+enum perf_parsed { PERF_RUN, PERF_HELP, PERF_VERSION, PERF_USAGE_ERROR };
 
-struct gy_perf_options {
-  const struct gy_perf_collective *coll;
+struct perf_options {
+  const struct perf_collective *coll;
   size_t min_bytes, max_bytes, factor;
   uint64_t iterations; /* 0: by time */
   double seconds;      /* for one row */
@@ -25,8 +25,8 @@ struct gy_perf_options {
 };
 
 /* On a usage error `why` says what is wrong and what is allowed. Strings point into argv. */
-enum gy_perf_parsed gy_perf_options_parse(struct gy_perf_options *o, int argc, char **argv,
-                                          char *why, size_t capacity);
-const char *gy_perf_options_help(void);
+enum perf_parsed perf_options_parse(struct perf_options *o, int argc, char **argv, char *why,
+                                    size_t capacity);
+const char *perf_options_help(void);
 
 #endif

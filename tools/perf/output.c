@@ -8,12 +8,12 @@
 
 /* -------------------------------------------------------------------------- derived figures --- */
 
-double gy_perf_algbw(size_t bytes, const struct gy_perf_side *side) {
+double perf_algbw(size_t bytes, const struct perf_side *side) {
   return side->time.p50 > 0.0 ? (double)bytes / side->time.p50 / 1000.0 : 0.0;
 }
 
-static double busbw(const struct gy_perf_output *out, size_t bytes, const struct gy_perf_side *s) {
-  return gy_perf_algbw(bytes, s) * out->options->coll->bus_factor(out->nranks);
+static double busbw(const struct perf_output *out, size_t bytes, const struct perf_side *s) {
+  return perf_algbw(bytes, s) * out->options->coll->bus_factor(out->nranks);
 }
 
 static int compare_doubles(const void *a, const void *b) {
@@ -22,7 +22,7 @@ static int compare_doubles(const void *a, const void *b) {
 }
 
 /* The rank with the largest p50, and how it compares with the median over ranks. */
-static int slowest_rank(const struct gy_perf_side *side, int nranks, double *ratio) {
+static int slowest_rank(const struct perf_side *side, int nranks, double *ratio) {
   double *p50 = malloc((size_t)nranks * sizeof(*p50));
   int slowest = 0;
   *ratio = 1.0;
@@ -37,15 +37,15 @@ static int slowest_rank(const struct gy_perf_side *side, int nranks, double *rat
   return slowest;
 }
 
-/* ----------------------------------------------------------------------------------- table --- */
+/* ------------------------------------------------------------------------------------ table --- */
 
 static const char *spin_text(void) {
   const char *spin = getenv("GYRE_SPIN_US");
   return spin == NULL || spin[0] == '\0' || strcmp(spin, "-1") == 0 ? "auto" : spin;
 }
 
-void gy_perf_output_head(const struct gy_perf_output *out, int hosts, const char *raw) {
-  const struct gy_perf_options *o = out->options;
+void perf_output_head(const struct perf_output *out, int hosts, const char *raw) {
+  const struct perf_options *o = out->options;
   printf("# gyre-perf %s: %s, %d rank%s on %d host%s, transport %s, algorithm %s, spin %s\n",
          gyre_version_string(), o->coll->name, out->nranks, out->nranks == 1 ? "" : "s", hosts,
          hosts == 1 ? "" : "s", out->transport, out->algo, spin_text());
@@ -62,19 +62,19 @@ void gy_perf_output_head(const struct gy_perf_output *out, int hosts, const char
   fflush(stdout);
 }
 
-static void print_side(const struct gy_perf_output *out, const struct gy_perf_row *row, int i) {
-  const struct gy_perf_side *s = &row->side[i];
-  printf(" %10.2f %10.2f %8.3f %8.3f", s->time.p50, s->time.p99, gy_perf_algbw(row->bytes, s),
+static void print_side(const struct perf_output *out, const struct perf_row *row, int i) {
+  const struct perf_side *s = &row->side[i];
+  printf(" %10.2f %10.2f %8.3f %8.3f", s->time.p50, s->time.p99, perf_algbw(row->bytes, s),
          busbw(out, row->bytes, s));
   if (out->options->check) printf(" %7" PRIu64, s->wrong);
   else printf(" %7s", "-");
 }
 
-static void print_ranks(const struct gy_perf_output *out, const struct gy_perf_row *row) {
+static void print_ranks(const struct perf_output *out, const struct perf_row *row) {
   for (int r = 0; r < out->nranks; r++) {
     printf("#   rank %-5d", r);
     for (int i = 0; i < row->sides; i++) {
-      const struct gy_perf_times *t = &row->side[i].by_rank[r];
+      const struct perf_times *t = &row->side[i].by_rank[r];
       printf("%s p50 %.2f p90 %.2f p99 %.2f min %.2f max %.2f", i == 0 ? "" : "  | in place",
              t->p50, t->p90, t->p99, t->min, t->max);
     }
@@ -85,7 +85,7 @@ static void print_ranks(const struct gy_perf_output *out, const struct gy_perf_r
   printf("#   slowest: rank %d, p50 %.2f x the median over ranks\n", slowest, ratio);
 }
 
-static void print_row(const struct gy_perf_output *out, const struct gy_perf_row *row) {
+static void print_row(const struct perf_output *out, const struct perf_row *row) {
   printf("%12zu %12zu %5s %5s", row->bytes, row->count, row->type, row->op);
   for (int i = 0; i < row->sides; i++) print_side(out, row, i);
   if (row->raw_p50 > 0.0)
@@ -95,7 +95,7 @@ static void print_row(const struct gy_perf_output *out, const struct gy_perf_row
   fflush(stdout);
 }
 
-/* ----------------------------------------------------------------------------------- files --- */
+/* ------------------------------------------------------------------------------------ files --- */
 
 static void json_text(FILE *f, const char *name, const char *text) {
   fprintf(f, "\"%s\":\"", name);
@@ -108,8 +108,8 @@ static void json_text(FILE *f, const char *name, const char *text) {
   fprintf(f, "\",");
 }
 
-static void json_side(const struct gy_perf_output *out, const struct gy_perf_row *row, int i) {
-  const struct gy_perf_side *s = &row->side[i];
+static void json_side(const struct perf_output *out, const struct perf_row *row, int i) {
+  const struct perf_side *s = &row->side[i];
   FILE *f = out->json;
   fputc('{', f);
   json_text(f, "collective", out->options->coll->name);
@@ -121,8 +121,7 @@ static void json_side(const struct gy_perf_output *out, const struct gy_perf_row
   fprintf(f, "\"in_place\":%s,\"iters\":%" PRIu64 ",", i == 1 ? "true" : "false", s->iterations);
   fprintf(f, "\"p50_us\":%.3f,\"p90_us\":%.3f,\"p99_us\":%.3f,\"min_us\":%.3f,\"max_us\":%.3f,",
           s->time.p50, s->time.p90, s->time.p99, s->time.min, s->time.max);
-  fprintf(f, "\"algbw\":%.6g,\"busbw\":%.6g,", gy_perf_algbw(row->bytes, s),
-          busbw(out, row->bytes, s));
+  fprintf(f, "\"algbw\":%.6g,\"busbw\":%.6g,", perf_algbw(row->bytes, s), busbw(out, row->bytes, s));
   if (out->options->check) fprintf(f, "\"wrong\":%" PRIu64, s->wrong);
   else fprintf(f, "\"wrong\":null");
   if (row->raw_p50 > 0.0)
@@ -143,21 +142,21 @@ static void csv_text(FILE *f, const char *text) {
   fprintf(f, "\",");
 }
 
-static void csv_head(const struct gy_perf_output *out) {
+static void csv_head(const struct perf_output *out) {
   fprintf(out->csv, "collective,ranks,bytes,count,dtype,op,algo,transport,in_place,iters,p50_us,"
                     "p90_us,p99_us,min_us,max_us,algbw,busbw,wrong");
   fprintf(out->csv, out->options->raw ? ",raw_p50_us,ratio\n" : "\n");
 }
 
-static void csv_side(const struct gy_perf_output *out, const struct gy_perf_row *row, int i) {
-  const struct gy_perf_side *s = &row->side[i];
+static void csv_side(const struct perf_output *out, const struct perf_row *row, int i) {
+  const struct perf_side *s = &row->side[i];
   FILE *f = out->csv;
   fprintf(f, "%s,%d,%zu,%zu,%s,%s,", out->options->coll->name, out->nranks, row->bytes, row->count,
           row->type, row->op);
   csv_text(f, out->algo);
   csv_text(f, out->transport);
   fprintf(f, "%d,%" PRIu64 ",%.3f,%.3f,%.3f,%.3f,%.3f,%.6g,%.6g,", i, s->iterations, s->time.p50,
-          s->time.p90, s->time.p99, s->time.min, s->time.max, gy_perf_algbw(row->bytes, s),
+          s->time.p90, s->time.p99, s->time.min, s->time.max, perf_algbw(row->bytes, s),
           busbw(out, row->bytes, s));
   if (out->options->check) fprintf(f, "%" PRIu64, s->wrong);
   if (row->raw_p50 > 0.0) fprintf(f, ",%.3f,%.4f", row->raw_p50, s->time.p50 / row->raw_p50);
@@ -165,7 +164,7 @@ static void csv_side(const struct gy_perf_output *out, const struct gy_perf_row 
   fputc('\n', f);
 }
 
-void gy_perf_output_row(const struct gy_perf_output *out, const struct gy_perf_row *row) {
+void perf_output_row(const struct perf_output *out, const struct perf_row *row) {
   print_row(out, row);
   for (int i = 0; i < row->sides; i++) {
     if (out->json != NULL) json_side(out, row, i);
@@ -175,10 +174,10 @@ void gy_perf_output_row(const struct gy_perf_output *out, const struct gy_perf_r
   if (out->csv != NULL) fflush(out->csv);
 }
 
-/* ---------------------------------------------------------------------------- open and close --- */
+/* --------------------------------------------------------------------------- open and close --- */
 
 /* The algorithm that was asked for: a name for all collectives, or this one's in a list. */
-static const char *asked_algo(const struct gy_perf_options *o) {
+static const char *asked_algo(const struct perf_options *o) {
   static char found[64];
   const char *text = o->algo != NULL ? o->algo : getenv("GYRE_ALGO");
   size_t name = strlen(o->coll->name);
@@ -194,7 +193,7 @@ static const char *asked_algo(const struct gy_perf_options *o) {
   return found;
 }
 
-static const char *asked_transport(const struct gy_perf_options *o) {
+static const char *asked_transport(const struct perf_options *o) {
   const char *text = o->transport != NULL ? o->transport : getenv("GYRE_TRANSPORTS");
   return text == NULL || text[0] == '\0' ? "auto" : text;
 }
@@ -206,9 +205,9 @@ static bool open_file(const char *path, FILE **f, char *why, size_t capacity) {
   return *f != NULL;
 }
 
-bool gy_perf_output_open(struct gy_perf_output *out, const struct gy_perf_options *options,
-                         int nranks, char *why, size_t capacity) {
-  *out = (struct gy_perf_output){.options = options, .nranks = nranks};
+bool perf_output_open(struct perf_output *out, const struct perf_options *options, int nranks,
+                      char *why, size_t capacity) {
+  *out = (struct perf_output){.options = options, .nranks = nranks};
   out->algo = asked_algo(options);
   out->transport = asked_transport(options);
   if (!open_file(options->json, &out->json, why, capacity) ||
@@ -226,7 +225,7 @@ static bool close_file(const char *path, FILE *f, char *why, size_t capacity) {
   return ok;
 }
 
-bool gy_perf_output_close(struct gy_perf_output *out, char *why, size_t capacity) {
+bool perf_output_close(struct perf_output *out, char *why, size_t capacity) {
   bool ok = fflush(stdout) == 0 && !ferror(stdout);
   if (!ok) snprintf(why, capacity, "cannot write to standard output: %s", strerror(errno));
   if (out->options == NULL) return ok;

@@ -11,7 +11,7 @@
 #define STALL_NS UINT64_C(30000000000) /* longest time without a byte */
 #define PASSES_PER_CLOCK 4096u
 
-/* ----------------------------------------------------------------------------- one socket --- */
+/* ------------------------------------------------------------------------------- one socket --- */
 
 struct stall { /* counts passes that moved nothing */
   unsigned passes;
@@ -25,31 +25,30 @@ static uint64_t now_ns(void) {
 }
 
 /* After a pass that moved nothing: gives way if need be, and looks at the clock now and then. */
-static bool idle(struct gy_perf_raw *raw, struct stall *stall, int peer) {
+static bool idle(struct perf_raw *raw, struct stall *stall, int peer) {
   if (raw->yields) sched_yield();
   if (++stall->passes % PASSES_PER_CLOCK != 0) return true;
   uint64_t now = now_ns();
   if (stall->since_ns == 0) stall->since_ns = now;
   if (now - stall->since_ns > STALL_NS)
-    return gy_perf_raw_fail(raw, peer, "nothing has arrived for 30 s", 0);
+    return perf_raw_fail(raw, peer, "nothing has arrived for 30 s", 0);
   return true;
 }
 
 /* Bytes moved, 0 for none now, negative after a failure. */
-static ssize_t push(struct gy_perf_raw *raw, int peer, const char *from, size_t bytes) {
+static ssize_t push(struct perf_raw *raw, int peer, const char *from, size_t bytes) {
   ssize_t n = send(raw->fd[peer], from, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (n >= 0) return n;
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
-  gy_perf_raw_fail(raw, peer, "send failed", errno);
+  perf_raw_fail(raw, peer, "send failed", errno);
   return -1;
 }
 
-static ssize_t pull(struct gy_perf_raw *raw, int peer, char *to, size_t bytes) {
+static ssize_t pull(struct perf_raw *raw, int peer, char *to, size_t bytes) {
   ssize_t n = recv(raw->fd[peer], to, bytes, MSG_DONTWAIT);
   if (n > 0) return n;
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
-  gy_perf_raw_fail(raw, peer, n == 0 ? "it closed the connection" : "recv failed",
-                   n == 0 ? 0 : errno);
+  perf_raw_fail(raw, peer, n == 0 ? "it closed the connection" : "recv failed", n == 0 ? 0 : errno);
   return -1;
 }
 
@@ -57,10 +56,10 @@ static void add(float *restrict out, const float *restrict a, const float *restr
   for (size_t i = 0; i < count; i++) out[i] = a[i] + b[i];
 }
 
-/* ------------------------------------------------------------------------- small messages --- */
+/* --------------------------------------------------------------------------- small messages --- */
 
 /* Sends `bytes` to the peer and receives as many from it, at once. */
-static bool exchange(struct gy_perf_raw *raw, int peer, const char *from, char *to, size_t bytes) {
+static bool exchange(struct perf_raw *raw, int peer, const char *from, char *to, size_t bytes) {
   size_t sent = 0, got = 0;
   struct stall stall = {0};
   while (sent < bytes || got < bytes) {
@@ -76,7 +75,7 @@ static bool exchange(struct gy_perf_raw *raw, int peer, const char *from, char *
 }
 
 /* Recursive doubling; with two ranks it is a single exchange. */
-static bool doubling(struct gy_perf_raw *raw, const float *in, float *out, size_t count) {
+static bool doubling(struct perf_raw *raw, const float *in, float *out, size_t count) {
   const float *mine = in;
   for (int bit = 1; bit < raw->nranks; bit <<= 1) {
     if (!exchange(raw, raw->rank ^ bit, (const char *)mine, raw->stage, count * sizeof(float)))
@@ -89,13 +88,13 @@ static bool doubling(struct gy_perf_raw *raw, const float *in, float *out, size_
   return true;
 }
 
-/* ------------------------------------------------------------------------------------ ring --- */
+/* ------------------------------------------------------------------------------------- ring --- */
 
 /* In step k of 2(n - 1) a rank sends chunk (rank - k) and receives chunk (rank - 1 - k). So what it
  * sends is its own chunk followed by all that it has received but the last chunk: two cursors over
  * byte streams are the whole state, and a slice leaves as soon as it has been added. */
 struct ring {
-  struct gy_perf_raw *raw;
+  struct perf_raw *raw;
   const float *in;
   float *out;
   size_t count;
@@ -136,8 +135,8 @@ static ssize_t ring_send(struct ring *ring) {
     bytes = chunk_bytes(ring, chunk);
   }
   if (ring->send.step >= ring->steps) return 0;
-  size_t in_slice = ring->send.offset % GY_PERF_RAW_SLICE;
-  size_t want = least(GY_PERF_RAW_SLICE - in_slice, bytes - ring->send.offset);
+  size_t in_slice = ring->send.offset % PERF_RAW_SLICE;
+  size_t want = least(PERF_RAW_SLICE - in_slice, bytes - ring->send.offset);
   if (ring->send.position + want > ring->first + ring->recv.position) return 0;
   const float *from = (ring->send.step == 0 ? ring->in : ring->out) + chunk_begin(ring, chunk);
   ssize_t n = push(ring->raw, ring->next, (const char *)from + ring->send.offset, want);
@@ -151,7 +150,7 @@ static ssize_t ring_send(struct ring *ring) {
 /* Receives into the stage and adds whole elements; the stage keeps a broken one. */
 static ssize_t ring_add(struct ring *ring, size_t begin, size_t left) {
   char *stage = ring->raw->stage;
-  size_t want = least(left - ring->partial, GY_PERF_RAW_SLICE);
+  size_t want = least(left - ring->partial, PERF_RAW_SLICE);
   ssize_t n = pull(ring->raw, ring->prev, stage + ring->partial, want);
   if (n <= 0) return n;
   size_t have = ring->partial + (size_t)n;
@@ -177,7 +176,7 @@ static ssize_t ring_receive(struct ring *ring) {
   size_t begin = chunk_begin(ring, chunk), left = bytes - ring->recv.offset;
   if (ring->recv.step < ring->raw->nranks - 1) return ring_add(ring, begin, left);
   char *to = (char *)(ring->out + begin) + ring->recv.offset;
-  ssize_t n = pull(ring->raw, ring->prev, to, least(left, GY_PERF_RAW_SLICE));
+  ssize_t n = pull(ring->raw, ring->prev, to, least(left, PERF_RAW_SLICE));
   if (n > 0) {
     ring->recv.offset += (size_t)n;
     ring->recv.position += (uint64_t)n;
@@ -185,7 +184,7 @@ static ssize_t ring_receive(struct ring *ring) {
   return n;
 }
 
-static bool ring_run(struct gy_perf_raw *raw, const float *in, float *out, size_t count) {
+static bool ring_run(struct perf_raw *raw, const float *in, float *out, size_t count) {
   int n = raw->nranks;
   struct ring ring = {.raw = raw, .in = in, .out = out, .count = count};
   ring.steps = 2 * (n - 1);
@@ -203,8 +202,8 @@ static bool ring_run(struct gy_perf_raw *raw, const float *in, float *out, size_
   return true;
 }
 
-bool gy_perf_raw_all_reduce(struct gy_perf_raw *raw, const float *in, float *out, size_t count) {
+bool perf_raw_all_reduce(struct perf_raw *raw, const float *in, float *out, size_t count) {
   bool doubles = (raw->nranks & (raw->nranks - 1)) == 0;
-  if (doubles && count * sizeof(float) < GY_PERF_RAW_SMALL) return doubling(raw, in, out, count);
+  if (doubles && count * sizeof(float) < PERF_RAW_SMALL) return doubling(raw, in, out, count);
   return ring_run(raw, in, out, count);
 }

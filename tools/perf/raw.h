@@ -1,25 +1,25 @@
 /*
  * raw.h - the same sum over bare sockets: what the collective is compared with.
  *
- * Role:   an all-reduce (f32, sum) about as a careful person writes it without a library, between the
- *         same ranks: own TCP connections, no framing, no event loop, spinning. Two ranks exchange
- *         whole messages below 64 KiB, a power of two of them uses recursive doubling there; all else
- *         is a ring that receives, adds and passes on as bytes arrive. Files: raw_links.c
- *         (connections), raw.c (the algorithms).
+ * Role:   an all-reduce (f32, sum) about as a careful person writes it without a library, between
+ *         the same ranks: own TCP connections, no framing, no event loop, spinning. Two ranks
+ *         exchange whole messages below 64 KiB, a power of two of them uses recursive doubling
+ *         there; all else is a ring that receives, adds and passes on as bytes arrive. Files:
+ *         raw_links.c (connections), raw.c (the algorithms).
  * Thread: one at a time.
  * Owner:  the caller, who closes it before the communicator.
  */
-#ifndef GY_PERF_RAW_H
-#define GY_PERF_RAW_H
+#ifndef PERF_RAW_H
+#define PERF_RAW_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include "hosts.h"
 
-#define GY_PERF_RAW_SLICE ((size_t)256 * 1024)
-#define GY_PERF_RAW_SMALL ((size_t)64 * 1024) /* from here on a ring */
+#define PERF_RAW_SLICE ((size_t)256 * 1024)
+#define PERF_RAW_SMALL ((size_t)64 * 1024) /* from here on a ring */
 
-struct gy_perf_raw {
+struct perf_raw {
   int rank, nranks;
   bool yields;         /* ranks of a host exceed its cores: give way when nothing moves */
   int *fd;             /* by rank; -1: not connected */
@@ -30,15 +30,14 @@ struct gy_perf_raw {
 
 /* Collective: every rank of `comm` calls it, and all succeed or none does. Close it in either case.
  * An error with an empty raw->why is the communicator's. */
-gyre_status gy_perf_raw_open(struct gy_perf_raw *raw, gyre_comm *comm,
-                             const struct gy_perf_hosts *hosts);
-void gy_perf_raw_close(struct gy_perf_raw *raw);
+gyre_status perf_raw_open(struct perf_raw *raw, gyre_comm *comm, const struct perf_hosts *hosts);
+void perf_raw_close(struct perf_raw *raw);
 /* out = the sum over ranks of in, as floats; in and out are disjoint. False with raw->why. */
-bool gy_perf_raw_all_reduce(struct gy_perf_raw *raw, const float *in, float *out, size_t count);
+bool perf_raw_all_reduce(struct perf_raw *raw, const float *in, float *out, size_t count);
 
 /* raw_links.c: whether the algorithms use a connection between the two ranks. */
-bool gy_perf_raw_needs(int a, int b, int nranks);
+bool perf_raw_needs(int a, int b, int nranks);
 /* raw_links.c: writes the failure's text, with peer, address and errno text; returns false. */
-bool gy_perf_raw_fail(struct gy_perf_raw *raw, int peer, const char *what, int error);
+bool perf_raw_fail(struct perf_raw *raw, int peer, const char *what, int error);
 
 #endif

@@ -37,7 +37,7 @@ struct hello {
   int32_t rank;
 };
 
-bool gy_perf_raw_needs(int a, int b, int nranks) {
+bool perf_raw_needs(int a, int b, int nranks) {
   int distance = a < b ? b - a : a - b;
   if (distance == 0) return false;
   if (distance == 1 || distance == nranks - 1) return true;
@@ -66,7 +66,7 @@ static void peer_name(int fd, char *out, size_t capacity) {
   snprintf(out, capacity, "%s port %s", host, port);
 }
 
-bool gy_perf_raw_fail(struct gy_perf_raw *raw, int peer, const char *what, int error) {
+bool perf_raw_fail(struct perf_raw *raw, int peer, const char *what, int error) {
   char name[96];
   if (raw->why[0] != '\0') return false;
   peer_name(peer >= 0 ? raw->fd[peer] : -1, name, sizeof(name));
@@ -78,7 +78,7 @@ bool gy_perf_raw_fail(struct gy_perf_raw *raw, int peer, const char *what, int e
   return false;
 }
 
-/* ------------------------------------------------------------------------------- addresses --- */
+/* -------------------------------------------------------------------------------- addresses --- */
 
 static bool wanted_interface(const struct ifaddrs *i) {
   const char *only = getenv("GYRE_IFACE");
@@ -127,7 +127,7 @@ static socklen_t socket_address(const uint8_t mapped[16], uint16_t port,
   return sizeof(*a);
 }
 
-/* --------------------------------------------------------------------------------- sockets --- */
+/* ---------------------------------------------------------------------------------- sockets --- */
 
 static int64_t now_ms(void) {
   struct timespec t;
@@ -148,7 +148,7 @@ static void set_congestion(int fd) {
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
 
-static bool one_network(const struct gy_perf_hosts *hosts) {
+static bool one_network(const struct perf_hosts *hosts) {
   for (int r = 1; r < hosts->nranks; r++)
     if (hosts->place[r].network != hosts->place[0].network) return false;
   return true;
@@ -191,21 +191,21 @@ static bool connect_within(int fd, const struct sockaddr_storage *addr, socklen_
   return error == 0;
 }
 
-static bool set_up(struct gy_perf_raw *raw, int peer, int fd, bool same_host) {
+static bool set_up(struct perf_raw *raw, int peer, int fd, bool same_host) {
   int on = 1;
   raw->fd[peer] = fd;
   if (same_host) set_congestion(fd);
   if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0)
-    return gy_perf_raw_fail(raw, peer, "cannot make the socket non-blocking", errno);
+    return perf_raw_fail(raw, peer, "cannot make the socket non-blocking", errno);
   if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0)
-    return gy_perf_raw_fail(raw, peer, "cannot set TCP_NODELAY", errno);
+    return perf_raw_fail(raw, peer, "cannot set TCP_NODELAY", errno);
   socklen_t size = sizeof(raw->congestion) - 1;
   if (raw->congestion[0] == '\0')
     getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, raw->congestion, &size);
   return true;
 }
 
-static bool dial(struct gy_perf_raw *raw, int peer, const struct card *card, bool same_host,
+static bool dial(struct perf_raw *raw, int peer, const struct card *card, bool same_host,
                  const struct hello *hello) {
   static const uint8_t local[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
   int error = EHOSTUNREACH;
@@ -224,11 +224,11 @@ static bool dial(struct gy_perf_raw *raw, int peer, const struct card *card, boo
     error = errno;
     close(fd);
   }
-  return gy_perf_raw_fail(raw, peer, "cannot connect to any of its addresses", error);
+  return perf_raw_fail(raw, peer, "cannot connect to any of its addresses", error);
 }
 
 /* One inbound connection; whatever does not prove itself is dropped. Returns the rank, or -1. */
-static int accept_one(struct gy_perf_raw *raw, int listener, const struct gy_perf_hosts *hosts,
+static int accept_one(struct perf_raw *raw, int listener, const struct perf_hosts *hosts,
                       const uint8_t nonce[16]) {
   struct hello hello;
   struct timeval limit = {.tv_sec = HELLO_MS / 1000};
@@ -245,13 +245,13 @@ static int accept_one(struct gy_perf_raw *raw, int listener, const struct gy_per
   return set_up(raw, hello.rank, fd, same_host) ? hello.rank : -1;
 }
 
-static bool connect_all(struct gy_perf_raw *raw, int listener, const struct card *cards,
-                        const struct gy_perf_hosts *hosts, const uint8_t nonce[16]) {
+static bool connect_all(struct perf_raw *raw, int listener, const struct card *cards,
+                        const struct perf_hosts *hosts, const uint8_t nonce[16]) {
   struct hello hello = {.rank = raw->rank};
   memcpy(hello.nonce, nonce, sizeof(hello.nonce));
   int missing = 0;
   for (int r = 0; r < raw->nranks; r++) {
-    if (!gy_perf_raw_needs(raw->rank, r, raw->nranks)) continue;
+    if (!perf_raw_needs(raw->rank, r, raw->nranks)) continue;
     bool same_host = hosts->place[r].network == hosts->place[raw->rank].network;
     if (r < raw->rank) missing++;
     else if (!dial(raw, r, &cards[r], same_host, &hello)) return false;
@@ -261,7 +261,7 @@ static bool connect_all(struct gy_perf_raw *raw, int listener, const struct card
     int64_t left = deadline - now_ms();
     struct pollfd p = {.fd = listener, .events = POLLIN};
     if (left <= 0 || (poll(&p, 1, (int)left) < 0 && errno != EINTR))
-      return gy_perf_raw_fail(raw, -1, "a lower rank did not connect within 10 s", 0);
+      return perf_raw_fail(raw, -1, "a lower rank did not connect within 10 s", 0);
     if ((p.revents & POLLIN) && accept_one(raw, listener, hosts, nonce) >= 0) missing--;
     if (raw->why[0] != '\0') return false;
   }
@@ -270,29 +270,28 @@ static bool connect_all(struct gy_perf_raw *raw, int listener, const struct card
 
 /* ------------------------------------------------------------------------------ open, close --- */
 
-static bool open_here(struct gy_perf_raw *raw, const struct gy_perf_hosts *hosts, int *listener,
+static bool open_here(struct perf_raw *raw, const struct perf_hosts *hosts, int *listener,
                       struct card *card) {
   bool loopback = one_network(hosts);
-  raw->stage = malloc(GY_PERF_RAW_SLICE + sizeof(float));
-  if (raw->stage == NULL) return gy_perf_raw_fail(raw, -1, "no memory for the staging buffer", 0);
-  memset(raw->stage, 0, GY_PERF_RAW_SLICE + sizeof(float)); /* no page faults while timing */
+  raw->stage = malloc(PERF_RAW_SLICE + sizeof(float));
+  if (raw->stage == NULL) return perf_raw_fail(raw, -1, "no memory for the staging buffer", 0);
+  memset(raw->stage, 0, PERF_RAW_SLICE + sizeof(float)); /* no page faults while timing */
   *listener = listen_on(loopback, raw->nranks, &card->port);
-  if (*listener < 0) return gy_perf_raw_fail(raw, -1, "cannot listen", errno);
+  if (*listener < 0) return perf_raw_fail(raw, -1, "cannot listen", errno);
   if (!loopback) list_candidates(card);
   return true;
 }
 
 /* Everyone learns whether everyone succeeded. */
-static gyre_status all_succeeded(struct gy_perf_raw *raw, gyre_comm *comm, bool here) {
+static gyre_status all_succeeded(struct perf_raw *raw, gyre_comm *comm, bool here) {
   uint8_t mine = here, all = 0;
   gyre_status st = gyre_all_reduce(comm, &mine, &all, 1, GYRE_U8, GYRE_MIN);
   if (st != GYRE_OK) return st;
-  if (all == 0) gy_perf_raw_fail(raw, -1, "another rank could not open its connections", 0);
+  if (all == 0) perf_raw_fail(raw, -1, "another rank could not open its connections", 0);
   return all != 0 ? GYRE_OK : GYRE_ERR_SYS;
 }
 
-gyre_status gy_perf_raw_open(struct gy_perf_raw *raw, gyre_comm *comm,
-                             const struct gy_perf_hosts *hosts) {
+gyre_status perf_raw_open(struct perf_raw *raw, gyre_comm *comm, const struct perf_hosts *hosts) {
   memset(raw, 0, sizeof(*raw));
   raw->rank = hosts->rank;
   raw->nranks = hosts->nranks;
@@ -307,7 +306,7 @@ gyre_status gy_perf_raw_open(struct gy_perf_raw *raw, gyre_comm *comm,
   if (raw->fd == NULL || cards == NULL) goto free_cards;
   bool ok = open_here(raw, hosts, &listener, &mine);
   if (ok && raw->rank == 0 && getrandom(nonce, sizeof(nonce), 0) != (ssize_t)sizeof(nonce))
-    ok = gy_perf_raw_fail(raw, -1, "no random bytes", errno);
+    ok = perf_raw_fail(raw, -1, "no random bytes", errno);
   st = gyre_broadcast(comm, nonce, nonce, sizeof(nonce), GYRE_U8, 0);
   if (st == GYRE_OK) st = gyre_all_gather(comm, &mine, cards, sizeof(mine), GYRE_U8);
   if (st == GYRE_OK) st = all_succeeded(raw, comm, ok);
@@ -318,7 +317,7 @@ free_cards:
   return st;
 }
 
-void gy_perf_raw_close(struct gy_perf_raw *raw) {
+void perf_raw_close(struct perf_raw *raw) {
   for (int r = 0; raw->fd != NULL && r < raw->nranks; r++)
     if (raw->fd[r] >= 0) close(raw->fd[r]);
   free(raw->fd);

@@ -5,24 +5,24 @@
  *         0.1 %, exact below 1,024 ns; the smallest and the largest are kept exactly.
  * Thread: one at a time.
  */
-#ifndef GY_PERF_SAMPLES_H
-#define GY_PERF_SAMPLES_H
+#ifndef PERF_SAMPLES_H
+#define PERF_SAMPLES_H
 
 #include <stdint.h>
 
-#define GY_PERF_SUB_BITS 9  /* buckets per power of two, as a power of two */
-#define GY_PERF_MAX_BITS 45 /* samples from 2^45 ns (10 hours) up share the last bucket */
-#define GY_PERF_BUCKETS ((GY_PERF_MAX_BITS - GY_PERF_SUB_BITS + 1) << GY_PERF_SUB_BITS)
+#define PERF_SUB_BITS 9  /* buckets per power of two, as a power of two */
+#define PERF_MAX_BITS 45 /* samples from 2^45 ns (10 hours) up share the last bucket */
+#define PERF_BUCKETS ((PERF_MAX_BITS - PERF_SUB_BITS + 1) << PERF_SUB_BITS)
 
-struct gy_perf_samples {
+struct perf_samples {
   uint64_t count, min_ns, max_ns;
-  uint64_t bucket[GY_PERF_BUCKETS];
+  uint64_t bucket[PERF_BUCKETS];
 };
 
-void gy_perf_samples_clear(struct gy_perf_samples *s);
-void gy_perf_samples_add(struct gy_perf_samples *s, uint64_t ns);
+void perf_samples_clear(struct perf_samples *s);
+void perf_samples_add(struct perf_samples *s, uint64_t ns);
 /* The smallest value that at least `percent` of the samples do not exceed, in ns; 0 without
  * samples. */
-double gy_perf_samples_percentile(const struct gy_perf_samples *s, double percent);
+double perf_samples_percentile(const struct perf_samples *s, double percent);
 
 #endif

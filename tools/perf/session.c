@@ -9,11 +9,11 @@
 #include <unistd.h>
 #include "size.h"
 
-gyre_status gy_perf_agree(struct gy_perf_session *s, uint64_t *value) {
+gyre_status perf_agree(struct perf_session *s, uint64_t *value) {
   return gyre_broadcast(s->comm, value, value, 1, GYRE_U64, 0);
 }
 
-gyre_status gy_perf_all_ready(struct gy_perf_session *s, bool here) {
+gyre_status perf_all_ready(struct perf_session *s, bool here) {
   uint8_t mine = here;
   uint8_t *ready = calloc((size_t)s->nranks, 1);
   if (ready == NULL) return GYRE_ERR_NOMEM;
@@ -28,10 +28,10 @@ gyre_status gy_perf_all_ready(struct gy_perf_session *s, bool here) {
   return st;
 }
 
-/* --------------------------------------------------------------------------------- buffers --- */
+/* ---------------------------------------------------------------------------------- buffers --- */
 
 /* Page aligned, as benchmarks usually have them, and never of size 0. */
-static bool map_buffer(struct gy_perf_session *s, struct gy_perf_buffer *b, size_t bytes) {
+static bool map_buffer(struct perf_session *s, struct perf_buffer *b, size_t bytes) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   b->bytes = (bytes / page + 1) * page;
   void *base = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -40,42 +40,42 @@ static bool map_buffer(struct gy_perf_session *s, struct gy_perf_buffer *b, size
     return true;
   }
   char size[32];
-  gy_perf_format_size(b->bytes, size, sizeof(size));
+  perf_format_size(b->bytes, size, sizeof(size));
   snprintf(s->why, sizeof(s->why), "cannot allocate a buffer of %s: %s; lower -e", size,
            strerror(errno));
   return false;
 }
 
-static size_t in_bytes(const struct gy_perf_session *s) {
-  const struct gy_perf_options *o = s->options;
+static size_t in_bytes(const struct perf_session *s) {
+  const struct perf_options *o = s->options;
   return o->coll->out_blocks ? o->max_bytes / (size_t)s->nranks : o->max_bytes;
 }
 
-static size_t out_bytes(const struct gy_perf_session *s) {
-  const struct gy_perf_options *o = s->options;
+static size_t out_bytes(const struct perf_session *s) {
+  const struct perf_options *o = s->options;
   return o->coll->in_blocks ? o->max_bytes / (size_t)s->nranks : o->max_bytes;
 }
 
-static gyre_status open_buffers(struct gy_perf_session *s) {
+static gyre_status open_buffers(struct perf_session *s) {
   if (!s->options->coll->has_data) return GYRE_OK;
   uint64_t need = (uint64_t)in_bytes(s) + (uint64_t)out_bytes(s);
-  if (!gy_perf_hosts_fits(&s->hosts, need, s->why, sizeof(s->why)))
+  if (!perf_hosts_fits(&s->hosts, need, s->why, sizeof(s->why)))
     return GYRE_ERR_NOMEM; /* the same on every rank */
   bool ok = map_buffer(s, &s->in, in_bytes(s)) && map_buffer(s, &s->out, out_bytes(s));
-  return gy_perf_all_ready(s, ok);
+  return perf_all_ready(s, ok);
 }
 
-struct gy_perf_call gy_perf_call_of(const struct gy_perf_session *s,
-                                    const struct gy_perf_shape *shape, bool in_place) {
-  const struct gy_perf_collective *coll = s->options->coll;
+struct perf_call perf_call_of(const struct perf_session *s, const struct perf_shape *shape,
+                              bool in_place) {
+  const struct perf_collective *coll = s->options->coll;
   size_t block = shape->count * gyre_dtype_size(shape->type) * (size_t)s->rank;
-  struct gy_perf_call call = {.comm = s->comm,
-                              .in = s->in.base,
-                              .out = s->out.base,
-                              .count = shape->count,
-                              .type = shape->type,
-                              .op = shape->op,
-                              .root = s->options->root};
+  struct perf_call call = {.comm = s->comm,
+                           .in = s->in.base,
+                           .out = s->out.base,
+                           .count = shape->count,
+                           .type = shape->type,
+                           .op = shape->op,
+                           .root = s->options->root};
   if (!in_place) return call;
   if (coll->in_blocks) call.out = s->in.base + block;
   else call.in = s->out.base + (coll->out_blocks ? block : 0);
@@ -84,39 +84,38 @@ struct gy_perf_call gy_perf_call_of(const struct gy_perf_session *s,
 
 /* --------------------------------------------------------------------------- open and close --- */
 
-static gyre_status open_raw(struct gy_perf_session *s) {
+static gyre_status open_raw(struct perf_session *s) {
   if (!s->options->raw) return GYRE_OK;
-  gyre_status st = gy_perf_raw_open(&s->raw, s->comm, &s->hosts);
+  gyre_status st = perf_raw_open(&s->raw, s->comm, &s->hosts);
   if (s->raw.why[0] != '\0') snprintf(s->why, sizeof(s->why), "%s", s->raw.why);
   return st;
 }
 
-gyre_status gy_perf_session_open(struct gy_perf_session *s, const struct gy_perf_options *options,
-                                 gyre_comm *comm) {
+gyre_status perf_session_open(struct perf_session *s, const struct perf_options *options,
+                              gyre_comm *comm) {
   memset(s, 0, sizeof(*s));
   s->options = options;
   s->comm = comm;
   s->rank = gyre_comm_rank(comm);
   s->nranks = gyre_comm_size(comm);
-  gyre_status st = gy_perf_hosts_learn(&s->hosts, comm);
+  gyre_status st = perf_hosts_learn(&s->hosts, comm);
   if (st == GYRE_OK) st = open_buffers(s);
   if (st == GYRE_OK) st = open_raw(s);
-  for (int kind = 0; kind < GY_PERF_KINDS; kind++) {
-    s->times[kind] = calloc((size_t)s->nranks, sizeof(struct gy_perf_times));
+  for (int kind = 0; kind < PERF_KINDS; kind++) {
+    s->times[kind] = calloc((size_t)s->nranks, sizeof(struct perf_times));
     if (st == GYRE_OK && s->times[kind] == NULL) st = GYRE_ERR_NOMEM;
   }
   if (st != GYRE_OK) return st;
-  bool ok =
-      s->rank != 0 || gy_perf_output_open(&s->output, options, s->nranks, s->why, sizeof(s->why));
-  return gy_perf_all_ready(s, ok);
+  bool ok = s->rank != 0 || perf_output_open(&s->output, options, s->nranks, s->why, sizeof(s->why));
+  return perf_all_ready(s, ok);
 }
 
-bool gy_perf_session_close(struct gy_perf_session *s) {
-  bool ok = s->rank != 0 || gy_perf_output_close(&s->output, s->why, sizeof(s->why));
-  for (int kind = 0; kind < GY_PERF_KINDS; kind++) free(s->times[kind]);
-  gy_perf_raw_close(&s->raw);
+bool perf_session_close(struct perf_session *s) {
+  bool ok = s->rank != 0 || perf_output_close(&s->output, s->why, sizeof(s->why));
+  for (int kind = 0; kind < PERF_KINDS; kind++) free(s->times[kind]);
+  perf_raw_close(&s->raw);
   if (s->in.base != NULL) munmap(s->in.base, s->in.bytes);
   if (s->out.base != NULL) munmap(s->out.base, s->out.bytes);
-  gy_perf_hosts_free(&s->hosts);
+  perf_hosts_free(&s->hosts);
   return ok;
 }

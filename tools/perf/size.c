@@ -17,7 +17,7 @@ static unsigned suffix_shift(char c) {
   }
 }
 
-bool gy_perf_parse_size(const char *text, size_t *out) {
+bool perf_parse_size(const char *text, size_t *out) {
   if (text[0] < '0' || text[0] > '9') return false;
   char *end = NULL;
   errno = 0;
@@ -30,7 +30,7 @@ bool gy_perf_parse_size(const char *text, size_t *out) {
   return true;
 }
 
-void gy_perf_format_size(uint64_t bytes, char *out, size_t capacity) {
+void perf_format_size(uint64_t bytes, char *out, size_t capacity) {
   static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double value = (double)bytes;
   size_t unit = 0;
@@ -41,12 +41,12 @@ void gy_perf_format_size(uint64_t bytes, char *out, size_t capacity) {
   snprintf(out, capacity, "%.4g %s", value, units[unit]);
 }
 
-static size_t grow(const struct gy_perf_sweep *sweep, size_t exact) {
+static size_t grow(const struct perf_sweep *sweep, size_t exact) {
   if (exact == 0) return sweep->grain;
   return exact > SIZE_MAX / sweep->factor ? SIZE_MAX : exact * sweep->factor;
 }
 
-bool gy_perf_sweep_next(struct gy_perf_sweep *sweep) {
+bool perf_sweep_next(struct perf_sweep *sweep) {
   size_t exact = sweep->started ? grow(sweep, sweep->exact) : sweep->min;
   while (sweep->started && exact <= sweep->max && exact - exact % sweep->grain == sweep->bytes)
     exact = grow(sweep, exact);

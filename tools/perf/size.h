@@ -4,8 +4,8 @@
  * Role:   "64M" to bytes and back, whole elements, and the next size of a sweep.
  * Thread: pure functions.
  */
-#ifndef GY_PERF_SIZE_H
-#define GY_PERF_SIZE_H
+#ifndef PERF_SIZE_H
+#define PERF_SIZE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,11 +13,11 @@
 
 /* "0", "4097", "64K", "1M", "2G" (binary multiples, either case) up to PTRDIFF_MAX. False for
  * anything else; *out is then untouched. */
-bool gy_perf_parse_size(const char *text, size_t *out);
+bool perf_parse_size(const char *text, size_t *out);
 /* "64 MiB", "1.5 GiB", "12 B". */
-void gy_perf_format_size(uint64_t bytes, char *out, size_t capacity);
+void perf_format_size(uint64_t bytes, char *out, size_t capacity);
 
-struct gy_perf_sweep {     /* the last three start as zero */
+struct perf_sweep {        /* the last three start as zero */
   size_t min, max, factor; /* both ends included; factor >= 2 */
   size_t grain;            /* bytes of the smallest non-empty message: one element on every rank */
   bool started;
@@ -27,6 +27,6 @@ struct gy_perf_sweep {     /* the last three start as zero */
 
 /* Steps to the next size; false when there is none. A size that rounds to the one before it is
  * skipped; 0 is followed by one grain. */
-bool gy_perf_sweep_next(struct gy_perf_sweep *sweep);
+bool perf_sweep_next(struct perf_sweep *sweep);
 
 #endif

@@ -103,18 +103,17 @@ void output_free(struct output *o) {
 
 static bool put_prefix(const struct stream *s, struct output *o) {
   char prefix[16];
-  if (s->prefix < 0 || s->middle) return true;
+  if (s->prefix < 0) return true;
   int n = snprintf(prefix, sizeof prefix, "[%d] ", s->prefix);
   return output_put(o, s->to, prefix, (size_t)n);
 }
 
 /* Passes the unfinished line on. With a prefix it gets a line feed, since the next bytes may be of
  * another rank. */
-static bool put_unfinished(struct stream *s, struct output *o, bool end) {
+static bool put_unfinished(struct stream *s, struct output *o) {
   if (s->len == 0) return true;
   bool ok = put_prefix(s, o) && output_put(o, s->to, s->line, s->len);
   if (ok && s->prefix >= 0) ok = output_put(o, s->to, "\n", 1);
-  s->middle = s->prefix < 0 && !end;
   s->len = 0;
   return ok;
 }
@@ -138,13 +137,12 @@ static bool take(struct stream *s, struct output *o, const char *data, size_t le
     const char *feed = memchr(data, '\n', len);
     if (!feed) {
       if (!keep_unfinished(s, data, len)) return false;
-      return s->len < LINE_BYTES || put_unfinished(s, o, false);
+      return s->len < LINE_BYTES || put_unfinished(s, o);
     }
     size_t n = (size_t)(feed - data) + 1;
     bool ok = put_prefix(s, o) && output_put(o, s->to, s->line, s->len);
     if (!ok || !output_put(o, s->to, data, n)) return false;
     s->len = 0;
-    s->middle = false;
     data += n;
     len -= n;
   }
@@ -173,7 +171,7 @@ bool stream_finish(struct stream *s, struct output *o) {
   }
   close(fd);
   s->fd = -1;
-  bool ok = put_unfinished(s, o, true);
+  bool ok = put_unfinished(s, o);
   free(s->line);
   s->line = NULL;
   s->capacity = 0;

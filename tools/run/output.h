@@ -27,7 +27,6 @@ struct stream {
   int prefix; /* the rank; -1: no prefix */
   char *line; /* an unfinished line */
   size_t len, capacity;
-  bool middle; /* `line` goes on with a line whose beginning has been passed on, being too long */
 };
 
 /* All return false if memory ran out. */

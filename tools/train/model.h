@@ -1,5 +1,5 @@
 /*
- * model.h - a multilayer perceptron: ReLU between layers, softmax cross-entropy at the end.
+ * model.h - a multilayer perceptron: ReLU (with a rounded corner) between layers, softmax cross-entropy at the end.
  *
  * Role: forward pass, loss, and the backward pass piece by piece. Knows nothing of Gyre. Thread:
  * the trainer's only one.
@@ -20,6 +20,11 @@
 #include <stdint.h>
 
 #define MODEL_MAX_LAYERS 9
+/* The corner of ReLU is rounded over this much of its input. With a sharp corner the slope jumps
+ * there, and among millions of inputs one in a few runs lies so close to 0 that the order of a sum
+ * decides on which side it falls: one sample's gradient then differs, and rounding is rounding no
+ * longer. With a slope without jumps, trainings that differ by rounding stay that close. */
+#define MODEL_CORNER 0x1p-10f
 
 struct layer {
   size_t in, out;

@@ -27,7 +27,8 @@ enum {
   OPT_JSON,
   OPT_VERIFY,
   OPT_QUIET,
-  OPT_HELP
+  OPT_HELP,
+  OPT_VERSION
 };
 
 static const struct option table[] = {
@@ -45,6 +46,7 @@ static const struct option table[] = {
     {"verify", no_argument, NULL, OPT_VERIFY},
     {"quiet", no_argument, NULL, OPT_QUIET},
     {"help", no_argument, NULL, OPT_HELP},
+    {"version", no_argument, NULL, OPT_VERSION},
     {NULL, 0, NULL, 0},
 };
 
@@ -74,6 +76,7 @@ void options_help(FILE *to) {
       "                  0 alone with the whole batch, and compare the weights\n"
       "  --quiet         print the result only\n"
       "  --help          print this\n"
+      "  --version       print the version\n"
       "\n"
       "Exit status: 0 success, 1 failure, 2 wrong usage.\n",
       to);
@@ -166,6 +169,7 @@ enum options_result options_parse(int argc, char *argv[], struct train_options *
   int option;
   while ((option = getopt_long(argc, argv, "", table, NULL)) != -1) {
     if (option == OPT_HELP) return OPTIONS_HELP;
+    if (option == OPT_VERSION) return OPTIONS_VERSION;
     if (!parse_one(option, optarg, o)) {
       fputs("gyre-train: --help lists the options\n", stderr);
       return OPTIONS_BAD;

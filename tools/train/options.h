@@ -28,7 +28,7 @@ struct train_options {
   bool verify, quiet;
 };
 
-enum options_result { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_BAD };
+enum options_result { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_BAD };
 
 /* Fills *o. On OPTIONS_BAD what is wrong has been printed to stderr. */
 enum options_result options_parse(int argc, char *argv[], struct train_options *o);

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "../../src/status.h"
 #include "link.h"
 
 #define SEND_FRAMES 8   /* frames in one sendmsg */
