@@ -737,7 +737,7 @@ void gy_engine_free(struct gy_engine *e) {
 
 static int peer_of(const struct gy_run *r, uint16_t index) {
   const struct gy_insn *i = &r->prog->insn[index];
-  return i->op == GY_COPY || i->op == GY_REDUCE ? -1 : i->peer;
+  return i->op == GY_COPY || i->op == GY_LOCAL_REDUCE ? -1 : i->peer;
 }
 
 /* What the run waits for: a receive that is issued but not done, else a send, else whatever is unfinished. */

@@ -39,11 +39,11 @@ struct gy_identity { /* what a dialler says it is and whom it wants; travels in 
   uint8_t kind;              /* enum gy_conn_kind */
   uint8_t key[GY_KEY_BYTES]; /* CONTROL: the job's key; DATA: the communicator's epoch */
   uint16_t lane;
-  int32_t from, to;          /* ranks */
+  int32_t from, to; /* ranks */
 };
 
 struct gy_conn { /* a connection whose handshake is over; every handshake byte has been consumed, none beyond */
-  int fd;        /* non-blocking, close-on-exec, TCP_NODELAY */
+  int fd; /* non-blocking, close-on-exec, TCP_NODELAY */
   struct gy_identity id;
   struct gy_address local, peer;
 };
@@ -72,8 +72,9 @@ void gy_net_unlisten(struct gy_listen *l);
  * not send on the fd before it has returned: the handshake's last message follows then. ARG for a kind, key and `to` that
  * are expected already. */
 typedef gyre_status (*gy_accept_cb)(void *user, const struct gy_conn *conn);
-gyre_status gy_net_expect(struct gy_net *net, enum gy_conn_kind kind, const uint8_t key[GY_KEY_BYTES], int to,
-                          const struct gy_secret *secret, gy_accept_cb cb, void *user, struct gy_expect **out);
+gyre_status gy_net_expect(struct gy_net *net, enum gy_conn_kind kind,
+                          const uint8_t key[GY_KEY_BYTES], int to, const struct gy_secret *secret,
+                          gy_accept_cb cb, void *user, struct gy_expect **out);
 void gy_net_unexpect(struct gy_expect *e);
 /* How many inbound handshakes for this expectation have failed, and a text about the last ("10.0.0.2:5000 failed the
  * challenge: its secret differs"), for time-out messages. */
@@ -82,7 +83,7 @@ unsigned gy_net_refused(const struct gy_expect *e, char *text, size_t capacity);
 struct gy_dial_target {
   const struct gy_address *candidate; /* in order of preference; copied */
   size_t n_candidate;
-  const char *host;   /* or, with n_candidate 0: a name or number to resolve (thread pool), copied */
+  const char *host; /* or, with n_candidate 0: a name or number to resolve (thread pool), copied */
   uint16_t port;
 };
 /* Connects, races the candidates (250 ms apart; a wrong peer behind an address is dropped and the next is tried),
@@ -94,9 +95,9 @@ struct gy_dial_target {
  * secret addresses other than loopback are left out; if none remains, that is AUTH from the call itself, and for a name from
  * the callback. */
 typedef void (*gy_dial_cb)(void *user, gyre_status status, const struct gy_conn *conn);
-gyre_status gy_dial_start(struct gy_net *net, const struct gy_dial_target *target, const struct gy_identity *id,
-                          const struct gy_secret *secret, uint32_t timeout_ms, gy_dial_cb cb, void *user,
-                          struct gy_dial **out);
+gyre_status gy_dial_start(struct gy_net *net, const struct gy_dial_target *target,
+                          const struct gy_identity *id, const struct gy_secret *secret,
+                          uint32_t timeout_ms, gy_dial_cb cb, void *user, struct gy_dial **out);
 /* The callback will not run. */
 void gy_dial_cancel(struct gy_dial *d);
 
@@ -109,8 +110,8 @@ unsigned gy_net_lingering(const struct gy_net *net);
 /* ------------------------------------------------------------------------------------ auth.c --- */
 
 /* HMAC-SHA-256 of the concatenation of two areas. */
-gyre_status gy_hmac(const struct gy_secret *secret, const void *a, size_t a_len, const void *b, size_t b_len,
-                    uint8_t out[32]);
+gyre_status gy_hmac(const struct gy_secret *secret, const void *a, size_t a_len, const void *b,
+                    size_t b_len, uint8_t out[32]);
 gyre_status gy_random(void *out, size_t len);
 /* First 16 bytes of SHA-256 of a text: job keys from rendezvous names. */
 gyre_status gy_digest16(const void *data, size_t len, uint8_t out[16]);

@@ -81,14 +81,14 @@ static unsigned suffix_shift(const char *suffix) {
 /* A whole number; with `suffix`, K, M and G multiply it. */
 static bool parse_number(const char *option, const char *text, bool suffix, uint64_t min,
                          uint64_t max, uint64_t *out) {
-  char rule[80], *end = NULL;
+  char rule[96], *end = NULL;
   errno = 0;
   uint64_t value = strtoull(text, &end, 10);
   unsigned shift = suffix || *end == '\0' ? suffix_shift(end) : 64;
   bool ok = text[0] >= '0' && text[0] <= '9' && errno == 0 && shift < 64 && value <= max >> shift;
   if (!ok || value << shift < min) {
-    snprintf(rule, sizeof rule, "expected a number from %llu to %llu", (unsigned long long)min,
-             (unsigned long long)max);
+    snprintf(rule, sizeof rule, "expected a number from %llu to %llu%s", (unsigned long long)min,
+             (unsigned long long)max, suffix ? ", or with K, M or G" : "");
     return complain(option, text, rule);
   }
   *out = value << shift;
@@ -326,11 +326,13 @@ int main(int argc, char **argv) {
     return EXIT_FAILURE;
   }
   bool ok;
+  const char *command = argv[1];
+  argv[1] = argv[0]; /* what getopt puts before its complaints */
   if (!parse_arguments(argc - 1, argv + 1, &a)) return EXIT_FAILURE;
-  if (strcmp(argv[1], "print") == 0) ok = run_print(&a);
-  else if (strcmp(argv[1], "verify") == 0) ok = run_verify(&a);
-  else if (strcmp(argv[1], "cost") == 0) ok = run_cost(&a);
-  else ok = complain("command", argv[1], "expected print, verify or cost");
+  if (strcmp(command, "print") == 0) ok = run_print(&a);
+  else if (strcmp(command, "verify") == 0) ok = run_verify(&a);
+  else if (strcmp(command, "cost") == 0) ok = run_cost(&a);
+  else ok = complain("command", command, "expected print, verify or cost");
   if (fflush(stdout) != 0 || ferror(stdout)) {
     fprintf(stderr, "gyre-sched: standard output: %s\n", strerror(errno));
     return EXIT_FAILURE;

@@ -163,6 +163,7 @@ static bool set_up(struct job *j) {
 
 static bool train_step(struct job *j, size_t epoch, const struct batch *batch) {
   struct trainer *t = &j->trainer;
+  verify_step(&j->verify, t, &j->train, batch);
   double begin = stopwatch_now();
   float loss;
   gyre_status s = trainer_step(t, &j->train, batch, &loss);
@@ -172,7 +173,6 @@ static bool train_step(struct job *j, size_t epoch, const struct batch *batch) {
   j->steps++;
   if (!isfinite(loss)) /* on every rank at once, as the loss is everyone's */
     return give_up(j, "the loss is not finite at step %zu: try a smaller --lr", j->steps);
-  verify_step(&j->verify, &j->train, batch);
   json_log_write(
       &j->json,
       "{\"event\": \"step\", \"epoch\": %zu, \"step\": %zu, \"samples\": %zu, \"loss\": %.6g, "

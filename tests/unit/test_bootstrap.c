@@ -525,6 +525,22 @@ static void test_missing_ranks_are_named_everywhere(void **state) {
   }
 }
 
+/* Every second rank is missing: too many holes for one line. */
+static void test_a_long_list_of_missing_ranks_is_cut(void **state) {
+  (void)state;
+  static struct world w;
+  begin(&w, TCP);
+  for (int i = 0; i < PEERS_MAX; i++) set(new_peer(&w), "GYRE_CONNECT_TIMEOUT_MS", "2500");
+  for (int i = 0; i < PEERS_MAX; i++) join(&w.peer[i], 2 * i, 2 * PEERS_MAX);
+  until(&w, all_ended(&w));
+  for (int i = 0; i < PEERS_MAX; i++) {
+    check_failed(&w.peer[i], GYRE_ERR_TIMEOUT, "ranks 1, 3, 5, 7, ");
+    has(w.peer[i].text, ", ... of 128 did not come to tcp://");
+    has(w.peer[i].text, "can they reach rank 0?");
+  }
+  finish(&w);
+}
+
 /* A member whose deadline comes first must not leave without the truth, nor be called lost. */
 static void test_the_first_deadline_counts(void **state) {
   (void)state;
@@ -1405,6 +1421,7 @@ int main(void) {
       cmocka_unit_test(test_agreed_setting_differs),
       cmocka_unit_test(test_agreed_and_local_settings_that_may_differ),
       cmocka_unit_test(test_missing_ranks_are_named_everywhere),
+      cmocka_unit_test(test_a_long_list_of_missing_ranks_is_cut),
       cmocka_unit_test(test_the_first_deadline_counts),
       cmocka_unit_test(test_root_missing),
       cmocka_unit_test(test_wrong_secret),

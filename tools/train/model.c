@@ -10,6 +10,9 @@
 
 #include "random.h"
 
+/* Far above the rounding of an activation, far below what matters to a result. */
+#define TIE 1e-5f
+
 bool model_create(struct model *m, size_t n_sizes, const size_t sizes[]) {
   memset(m, 0, sizeof *m);
   m->n_layers = n_sizes - 1;
@@ -70,17 +73,6 @@ void model_input(const struct model *m, struct pass *p, size_t i, const uint8_t 
   for (size_t k = 0; k < width; k++) row[k] = (float)pixels[k] * (1.0f / 255.0f);
 }
 
-/* A parabola from 0 to MODEL_CORNER, where it meets the line z - MODEL_CORNER / 2. */
-static float relu(float z) {
-  if (z <= 0.0f) return 0.0f;
-  return z < MODEL_CORNER ? z * z / (2.0f * MODEL_CORNER) : z - MODEL_CORNER / 2.0f;
-}
-
-/* The derivative, from the value of relu(z): z / MODEL_CORNER in the corner. */
-static float relu_slope(float value) {
-  return value < MODEL_CORNER / 2.0f ? sqrtf(2.0f * value / MODEL_CORNER) : 1.0f;
-}
-
 void model_forward(const struct model *m, struct pass *p, size_t n) {
   if (n == 0) return;
   for (size_t l = 0; l < m->n_layers; l++) {
@@ -93,7 +85,7 @@ void model_forward(const struct model *m, struct pass *p, size_t n) {
     if (l + 1 == m->n_layers) break;
     for (size_t i = 0; i < n; i++)
       for (size_t k = 0; k < y->out; k++)
-        out[i * (y->out + 1) + k] = relu(out[i * (y->out + 1) + k]);
+        if (out[i * (y->out + 1) + k] < 0.0f) out[i * (y->out + 1) + k] = 0.0f;
   }
 }
 
@@ -137,7 +129,19 @@ void model_backward(const struct model *m, struct pass *p, size_t n, size_t l) {
               p->delta[l - 1], (int)y->in);
   for (size_t i = 0; i < n; i++)
     for (size_t k = 0; k < y->in; k++)
-      p->delta[l - 1][i * y->in + k] *= relu_slope(p->act[l][i * (y->in + 1) + k]);
+      if (p->act[l][i * (y->in + 1) + k] <= 0.0f) p->delta[l - 1][i * y->in + k] = 0.0f;
+}
+
+void model_settle_ties(const struct model *m, struct pass *p, size_t first,
+                       const struct pass *other, size_t n) {
+  for (size_t l = 1; l < m->n_layers; l++) {
+    size_t width = m->layer[l].in + 1;
+    float *mine = p->act[l] + first * width;
+    for (size_t i = 0; i < n * width; i++) {
+      float theirs = other->act[l][i];
+      if ((mine[i] > 0.0f) != (theirs > 0.0f) && fabsf(mine[i] - theirs) < TIE) mine[i] = theirs;
+    }
+  }
 }
 
 size_t model_correct(const struct model *m, const struct pass *p, size_t n, const uint8_t *labels) {

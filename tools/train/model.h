@@ -1,5 +1,5 @@
 /*
- * model.h - a multilayer perceptron: ReLU (with a rounded corner) between layers, softmax cross-entropy at the end.
+ * model.h - a multilayer perceptron: ReLU between layers, softmax cross-entropy at the end.
  *
  * Role: forward pass, loss, and the backward pass piece by piece. Knows nothing of Gyre. Thread:
  * the trainer's only one.
@@ -20,11 +20,6 @@
 #include <stdint.h>
 
 #define MODEL_MAX_LAYERS 9
-/* The corner of ReLU is rounded over this much of its input. With a sharp corner the slope jumps
- * there, and among millions of inputs one in a few runs lies so close to 0 that the order of a sum
- * decides on which side it falls: one sample's gradient then differs, and rounding is rounding no
- * longer. With a slope without jumps, trainings that differ by rounding stay that close. */
-#define MODEL_CORNER 0x1p-10f
 
 struct layer {
   size_t in, out;
@@ -70,6 +65,11 @@ void model_gradient(const struct model *m, const struct pass *p, size_t n, size_
                     size_t rows, float *grad);
 /* delta[l - 1] from delta[l]; l > 0. */
 void model_backward(const struct model *m, struct pass *p, size_t n, size_t l);
+/* At 0, the corner of ReLU, the slopes 0 and 1 are equally right, and where an input comes within
+ * rounding of 0 it is chance which one a pass takes. Makes rows [first, first + n) of `p` take the
+ * side that rows [0, n) of `other`, a pass over the same samples, took. Between forward and loss. */
+void model_settle_ties(const struct model *m, struct pass *p, size_t first,
+                       const struct pass *other, size_t n);
 /* After model_forward: how many samples have their largest output at the label. */
 size_t model_correct(const struct model *m, const struct pass *p, size_t n, const uint8_t *labels);
 

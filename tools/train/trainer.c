@@ -78,30 +78,37 @@ static gyre_status update(struct trainer *t) {
   return GYRE_OK;
 }
 
-gyre_status trainer_step(struct trainer *t, const struct idx_data *train, const struct batch *batch,
-                         float *loss) {
-  size_t pixels = train->rows * train->cols, n_params = t->model.n_params;
+void trainer_forward(struct trainer *t, const struct idx_data *train, const struct batch *batch) {
+  size_t pixels = train->rows * train->cols;
   struct shard mine = shard_of(batch->count, t->rank, t->world);
   for (size_t i = 0; i < mine.count; i++) {
     size_t sample = batch->samples[mine.first + i];
     model_input(&t->model, &t->pass, i, train->images + sample * pixels);
     t->labels[i] = train->labels[sample];
   }
-
   model_forward(&t->model, &t->pass, mine.count);
+}
+
+gyre_status trainer_finish(struct trainer *t, const struct batch *batch, float *loss) {
+  size_t n = shard_of(batch->count, t->rank, t->world).count, n_params = t->model.n_params;
   /* Scaled by the samples of all ranks, the sum over ranks is the mean of the batch, however
    * unevenly it is divided. GYRE_AVG would weigh a rank with few samples like one with many. */
   float scale = 1.0f / (float)batch->count;
-  double loss_part = model_loss(&t->model, &t->pass, mine.count, t->labels, scale);
-  t->gradients.data[n_params] = (float)loss_part;
+  t->gradients.data[n_params] = (float)model_loss(&t->model, &t->pass, n, t->labels, scale);
 
   t->optimizer.lr = batch->lr;
-  gyre_status s = backward(t, mine.count);
+  gyre_status s = backward(t, n);
   if (s == GYRE_OK)
     s = buckets_ready(&t->gradients, n_params + 1); /* the loss travels in the last bucket */
   if (s == GYRE_OK) s = update(t);
   if (s == GYRE_OK) *loss = t->gradients.data[n_params];
   return s;
+}
+
+gyre_status trainer_step(struct trainer *t, const struct idx_data *train, const struct batch *batch,
+                         float *loss) {
+  trainer_forward(t, train, batch);
+  return trainer_finish(t, batch, loss);
 }
 
 gyre_status trainer_test(struct trainer *t, const struct idx_data *test, size_t *correct) {

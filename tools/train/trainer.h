@@ -40,6 +40,10 @@ gyre_status trainer_start(struct trainer *t, uint64_t seed);
  * */
 gyre_status trainer_step(struct trainer *t, const struct idx_data *train, const struct batch *batch,
                          float *loss);
+/* The two halves of a step, for who has something to do in between: up to the activations of this
+ * rank's part, and all the rest. */
+void trainer_forward(struct trainer *t, const struct idx_data *train, const struct batch *batch);
+gyre_status trainer_finish(struct trainer *t, const struct batch *batch, float *loss);
 /* How many images of `test` all ranks together classify right; each takes its part. */
 gyre_status trainer_test(struct trainer *t, const struct idx_data *test, size_t *correct);
 /* With operations in flight, abort the communicator first. A trainer of zeros is allowed. */

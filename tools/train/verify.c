@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fingerprint.h"
+#include "shards.h"
 
 bool verify_create(struct verify *v, int rank, const struct train_options *o,
                    const struct idx_data *train) {
@@ -14,13 +15,29 @@ bool verify_create(struct verify *v, int rank, const struct train_options *o,
   v->active = o->verify && rank == 0;
   if (!v->active) return true;
   if (!trainer_create(&v->alone, NULL, o, train)) return false;
-  (void)trainer_start(&v->alone, o->seed); /* alone, nothing can fail */
-  return true;
+  (void)trainer_start(&v->alone, o->seed);
+  return pass_create(&v->replay, &v->alone.model, v->alone.pass.capacity);
 }
 
-void verify_step(struct verify *v, const struct idx_data *train, const struct batch *batch) {
+static void settle_ties(struct verify *v, const struct trainer *t, const struct idx_data *train,
+                        const struct batch *batch) {
+  size_t pixels = train->rows * train->cols;
+  for (int rank = 0; rank < t->world; rank++) {
+    struct shard s = shard_of(batch->count, rank, t->world);
+    for (size_t i = 0; i < s.count; i++)
+      model_input(&t->model, &v->replay, i, train->images + batch->samples[s.first + i] * pixels);
+    model_forward(&t->model, &v->replay, s.count);
+    model_settle_ties(&t->model, &v->alone.pass, s.first, &v->replay, s.count);
+  }
+}
+
+void verify_step(struct verify *v, const struct trainer *t, const struct idx_data *train,
+                 const struct batch *batch) {
   float loss;
-  if (v->active) (void)trainer_step(&v->alone, train, batch, &loss);
+  if (!v->active) return;
+  trainer_forward(&v->alone, train, batch);
+  settle_ties(v, t, train, batch);
+  (void)trainer_finish(&v->alone, batch, &loss); /* alone, nothing can fail */
 }
 
 static double relative_distance(const float *w, const float *other, size_t n) {

@@ -1,0 +1,34 @@
+/*
+ * ranks.h - runs a test body on several ranks, each in a process of its own, with a time-out.
+ */
+#ifndef TEST_RANKS_H
+#define TEST_RANKS_H
+
+#include <stdio.h>
+
+#include "gyre/gyre.h"
+
+struct rank_env { /* what a body gets */
+  gyre_context *ctx;
+  gyre_comm *comm;
+  int rank, nranks;
+  const char *rendezvous; /* for further communicators */
+  void *arg;
+};
+
+/* 0: the rank is content. Anything it prints goes to standard error. */
+typedef int (*rank_body)(struct rank_env *env);
+
+struct ranks_options {
+  const gyre_comm_config *config; /* NULL: defaults; the rendezvous is set here */
+  unsigned timeout_s;             /* 0: 240 */
+  void *arg;
+};
+
+/* How many ranks failed: a body that did not return 0, a creation that failed, a crash, a time-out. */
+int ranks_run(int nranks, rank_body body, const struct ranks_options *options);
+
+#define RANK_FAIL(env, ...) \
+  (fprintf(stderr, "rank %d of %d: ", (env)->rank, (env)->nranks), fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), 1)
+
+#endif

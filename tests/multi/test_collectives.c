@@ -1,0 +1,217 @@
+/*
+ * test_collectives.c - every collective, algorithm, type and operator over TCP, 1 to 8 ranks in processes of their own, odd sizes, in and
+ * out of place, against an oracle. The data's sums and products are exact in every type and order.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks.h"
+#include "reduce.h"
+#include "schedule.h"
+
+/* -------------------------------------------------------------------------------------- data --- */
+
+static int64_t value(gyre_dtype type, gyre_op op, int rank, size_t i) {
+  bool is_signed = type != GYRE_U8 && type != GYRE_U16 && type != GYRE_U32 && type != GYRE_U64;
+  uint64_t mix = (i + 1) * 2654435761u + (uint64_t)rank * 40503u;
+  int64_t small = (int64_t)(mix >> 7) % 6;
+  if (op == GYRE_PROD) return small == 0 ? 2 : small == 1 && is_signed ? -1 : 1;
+  return is_signed ? small - 3 : small;
+}
+
+static void store(gyre_dtype type, void *at, size_t i, int64_t v) {
+  switch (type) {
+    case GYRE_F32: ((float *)at)[i] = (float)v; break;
+    case GYRE_F64: ((double *)at)[i] = (double)v; break;
+    case GYRE_F16: ((uint16_t *)at)[i] = gy_f32_to_f16((float)v); break;
+    case GYRE_BF16: ((uint16_t *)at)[i] = gy_f32_to_bf16((float)v); break;
+    case GYRE_I8: case GYRE_U8: ((uint8_t *)at)[i] = (uint8_t)v; break;
+    case GYRE_I16: case GYRE_U16: ((uint16_t *)at)[i] = (uint16_t)v; break;
+    case GYRE_I32: case GYRE_U32: ((uint32_t *)at)[i] = (uint32_t)v; break;
+    default: ((uint64_t *)at)[i] = (uint64_t)v;
+  }
+}
+
+/* The average: the sum in the type (it does not overflow for this data), divided as gyre.h says. */
+static void store_average(gyre_dtype type, void *at, size_t i, int64_t sum, int n) {
+  switch (type) {
+    case GYRE_F32: ((float *)at)[i] = (float)sum / (float)n; break;
+    case GYRE_F64: ((double *)at)[i] = (double)sum / n; break;
+    case GYRE_F16: ((uint16_t *)at)[i] = gy_f32_to_f16((float)sum / (float)n); break;
+    case GYRE_BF16: ((uint16_t *)at)[i] = gy_f32_to_bf16((float)sum / (float)n); break;
+    default: store(type, at, i, sum / n);
+  }
+}
+
+static int64_t reduced(gyre_dtype type, gyre_op op, int nranks, size_t i) {
+  int64_t v = value(type, op, 0, i);
+  for (int r = 1; r < nranks; r++) {
+    int64_t b = value(type, op, r, i);
+    v = op == GYRE_PROD ? v * b : op == GYRE_MIN ? (b < v ? b : v) : op == GYRE_MAX ? (b > v ? b : v) : v + b;
+  }
+  return v;
+}
+
+/* -------------------------------------------------------------------------------- one operation --- */
+
+struct shape {
+  enum gy_coll coll;
+  gyre_dtype type;
+  gyre_op op;
+  int root;
+  size_t count;
+  bool in_place;
+};
+
+struct buffers {
+  char *memory, *in, *out, *expected;
+  size_t in_count, out_count;
+};
+
+static void prepare(const struct rank_env *env, const struct shape *s, struct buffers *b) {
+  size_t esize = gyre_dtype_size(s->type), n = (size_t)env->nranks, block = s->count * (size_t)env->rank;
+  b->in_count = s->coll == GY_REDUCE_SCATTER ? s->count * n : s->count;
+  b->out_count = s->coll == GY_ALL_GATHER ? s->count * n : s->count;
+  size_t bytes = (b->in_count + b->out_count + 64) * esize;
+  b->memory = malloc(bytes);
+  memset(b->memory, 0x5A, bytes);
+  b->in = b->memory + 8 * esize;
+  b->out = b->in + (b->in_count + 8) * esize;
+  if (s->in_place) {
+    b->out = s->coll == GY_REDUCE_SCATTER ? b->in + block * esize : b->in;
+    if (s->coll == GY_ALL_GATHER) b->in = b->out + block * esize;
+  }
+  for (size_t i = 0; i < b->in_count; i++) store(s->type, b->in, i, value(s->type, s->op, env->rank, i));
+  b->expected = malloc(b->out_count * esize + 1);
+  for (size_t i = 0; i < b->out_count; i++) {
+    size_t at = s->coll == GY_REDUCE_SCATTER ? block + i : i;
+    if (s->coll == GY_ALL_GATHER) {
+      store(s->type, b->expected, i, value(s->type, s->op, (int)(i / s->count), i % s->count));
+    } else if (s->coll == GY_BROADCAST) {
+      store(s->type, b->expected, i, value(s->type, s->op, s->root, i));
+    } else if (s->op == GYRE_AVG) {
+      store_average(s->type, b->expected, i, reduced(s->type, s->op, env->nranks, at), env->nranks);
+    } else {
+      store(s->type, b->expected, i, reduced(s->type, s->op, env->nranks, at));
+    }
+  }
+}
+
+static gyre_status call(const struct rank_env *env, const struct shape *s, const struct buffers *b) {
+  gyre_comm *c = env->comm;
+  switch (s->coll) {
+    case GY_ALL_REDUCE: return gyre_all_reduce(c, b->in, b->out, s->count, s->type, s->op);
+    case GY_REDUCE_SCATTER: return gyre_reduce_scatter(c, b->in, b->out, s->count, s->type, s->op);
+    case GY_ALL_GATHER: return gyre_all_gather(c, b->in, b->out, s->count, s->type);
+    case GY_BROADCAST: return gyre_broadcast(c, b->in, b->out, s->count, s->type, s->root);
+    case GY_REDUCE: return gyre_reduce(c, b->in, b->out, s->count, s->type, s->op, s->root);
+    default: return gyre_barrier(c);
+  }
+}
+
+static int run_shape(struct rank_env *env, const struct shape *s) {
+  struct buffers b;
+  size_t esize = gyre_dtype_size(s->type);
+  int failed = 0;
+  prepare(env, s, &b);
+  bool has_out = s->coll != GY_BARRIER && (s->coll != GY_REDUCE || env->rank == s->root);
+  if (call(env, s, &b)) {
+    failed = RANK_FAIL(env, "%s: %s", gy_coll_name(s->coll), gyre_last_error());
+  } else if (has_out && memcmp(b.out, b.expected, b.out_count * esize)) {
+    failed = RANK_FAIL(env, "%s %s %s root %d count %zu%s: wrong result", gy_coll_name(s->coll), gyre_dtype_name(s->type),
+                       gyre_op_name(s->op), s->root, s->count, s->in_place ? " in place" : "");
+  }
+  for (size_t i = 0; i < b.in_count && !s->in_place && !failed; i++) {
+    char was[8];
+    store(s->type, was, 0, value(s->type, s->op, env->rank, i));
+    if (memcmp(was, b.in + i * esize, esize)) failed = RANK_FAIL(env, "%s: the input was written", gy_coll_name(s->coll));
+  }
+  free(b.expected);
+  free(b.memory);
+  return failed;
+}
+
+/* ---------------------------------------------------------------------------------------- cases --- */
+
+static bool reduces(enum gy_coll coll) { return coll == GY_ALL_REDUCE || coll == GY_REDUCE || coll == GY_REDUCE_SCATTER; }
+
+/* All types and operators at small odd counts. */
+static int every_type_and_operator(struct rank_env *env) {
+  static const size_t counts[] = { 0, 1, 7, 61 };
+  int failed = 0;
+  for (int coll = 0; coll < GY_COLL_COUNT && !failed; coll++) {
+    for (int type = 0; type < GYRE_DTYPE_COUNT; type++) {
+      for (int op = 0; op < (reduces((enum gy_coll)coll) ? GYRE_OP_COUNT : 1); op++) {
+        for (size_t k = 0; k < sizeof counts / sizeof *counts && !failed; k++) {
+          struct shape s = { (enum gy_coll)coll, (gyre_dtype)type, (gyre_op)op, 0, counts[k], (k + (size_t)type) % 2 };
+          if (coll == GY_BROADCAST || coll == GY_REDUCE) s.root = (type + op) % env->nranks;
+          failed = run_shape(env, &s);
+        }
+      }
+    }
+  }
+  return failed;
+}
+
+static int every_size(struct rank_env *env, const struct gy_algo *algo) {
+  static const size_t counts[] = { 0, 1, 7, 4097, 50021 };
+  int failed = 0;
+  for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+    for (int in_place = 0; in_place < 2 && !failed; in_place++) {
+      struct shape s = { (enum gy_coll)algo->coll, k % 2 ? GYRE_F32 : GYRE_I64, GYRE_SUM, 0, counts[k], in_place };
+      if (algo->coll == GY_BARRIER) s.count = 0;
+      if (algo->coll == GY_BROADCAST || algo->coll == GY_REDUCE) s.root = (int)k % env->nranks;
+      s.in_place = (in_place + env->rank) % 2; /* ranks may differ in it */
+      failed = run_shape(env, &s);
+    }
+  }
+  return failed;
+}
+
+/* A communicator for each algorithm, all over one context and rendezvous; many slices of small messages. */
+static int every_algorithm(struct rank_env *env) {
+  size_t n_algo;
+  const struct gy_algo *const *algos = gy_algorithms(&n_algo);
+  struct rank_env own = *env;
+  int failed = 0;
+  for (size_t a = 0; a < n_algo && !failed; a++) {
+    char text[64];
+    gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
+    snprintf(text, sizeof text, "%s=%s", gy_coll_name(algos[a]->coll), algos[a]->name);
+    config.algo = text;
+    config.slice_bytes = 4096;
+    config.rendezvous = env->rendezvous;
+    if (gyre_comm_create(env->ctx, env->rank, env->nranks, &config, &own.comm)) {
+      return RANK_FAIL(env, "%s: %s", text, gyre_last_error());
+    }
+    failed = every_size(&own, algos[a]);
+    if (failed) fprintf(stderr, "algorithm %s\n", text);
+    gyre_comm_destroy(own.comm);
+  }
+  return failed;
+}
+
+static void test_types_and_operators(void **state) {
+  (void)state;
+  for (int n = 1; n <= 8; n++) assert_int_equal(ranks_run(n, every_type_and_operator, NULL), 0);
+}
+
+static void test_algorithms_and_sizes(void **state) {
+  (void)state;
+  for (int n = 1; n <= 8; n++) assert_int_equal(ranks_run(n, every_algorithm, NULL), 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_types_and_operators),
+    cmocka_unit_test(test_algorithms_and_sizes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
