@@ -413,6 +413,20 @@ void gy_on_mismatch(struct gy_link *l, const struct gy_descriptor *mine, const s
   e->cfg.mismatch(e->cfg.user, l->peer, mine, theirs);
 }
 
+/* Early for an operation that is still to come, which is usual; or left over from one that is over here: then the peer called
+ * something else, and this rank had nothing to wait for that would have shown it. */
+void gy_on_unclaimed(struct gy_link *l, const struct gy_descriptor *theirs) {
+  struct gy_engine *e = l->owner;
+  struct gy_descriptor other = *theirs;
+  int32_t ahead = (int32_t)((uint32_t)theirs->seq - (uint32_t)e->started);
+  if (ahead > 0 || ahead <= -HISTORY) return;
+  other.seq = e->started - (uint32_t)-ahead;
+  for (const struct gy_run *r = e->active; r; r = r->next) {
+    if (r->call.seq == other.seq) return;
+  }
+  e->cfg.mismatch(e->cfg.user, l->peer, &e->history[other.seq % HISTORY], &other);
+}
+
 unsigned gy_engine_pass(struct gy_engine *e, bool spin) {
   if (!e->active) {
     if (spin) return 0;
@@ -798,11 +812,11 @@ uint64_t gy_engine_frontier(struct gy_engine *e) {
   return seq;
 }
 
-bool gy_engine_needs(const struct gy_engine *e, int peer) {
+uint64_t gy_engine_needs(const struct gy_engine *e, int peer) {
   for (const struct gy_run *r = e->active; r; r = r->next) {
     for (uint16_t i = 0; i < r->prog->n_insn; i++) {
-      if (peer_of(r, i) == peer && r->done[i] < r->total[i]) return true;
+      if (peer_of(r, i) == peer && r->done[i] < r->total[i]) return r->call.seq;
     }
   }
-  return false;
+  return 0;
 }

@@ -70,8 +70,8 @@ bool gy_engine_oldest(struct gy_engine *e, struct gy_op_report *out);
 uint64_t gy_engine_moved(const struct gy_engine *e);
 /* Sequence number of the first operation that has not completed here (that of the next call if all have). */
 uint64_t gy_engine_frontier(struct gy_engine *e);
-/* Whether operations in flight still need messages from or to this peer. */
-bool gy_engine_needs(const struct gy_engine *e, int peer);
+/* Sequence number of the first operation in flight that still needs messages from or to this peer; 0: none does. */
+uint64_t gy_engine_needs(const struct gy_engine *e, int peer);
 
 /* "all_reduce(f32 x 1024, sum)", "broadcast(u8 x 7, root 2)"; returns out. */
 const char *gy_descriptor_text(const struct gy_descriptor *d, char *out, size_t capacity);

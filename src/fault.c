@@ -6,7 +6,11 @@
  * others only saw the consequences. An operation that does not move asks (STALL): the root asks every rank what that operation was
  * there (QUERY, ANSWER) and compares. At the operation's deadline (DEADLINE) it names who did not call, or does not answer.
  *
- * When the root has left, or is the one that does not answer, ranks judge for themselves.
+ * When the root has left, or is the one that does not answer, ranks judge for themselves; a root that was only slow adopts the
+ * verdict they send it.
+ *
+ * A rank that leaves (BYE, LEFT) is no failure until an operation needs it (MISSED). Its data links may end before the word of its
+ * leaving is here, which then looks like a death: such a suspicion is dropped as soon as the word comes.
  */
 #include "fault.h"
 
@@ -17,8 +21,9 @@
 
 /* Messages on a control channel; bootstrap's have lower numbers. */
 enum {
-  MSG_REPORT = 32, /* verdict so far: a suspicion, or an abort */
-  MSG_VERDICT,     /* verdict */
+  MSG_REPORT = 32, /* verdict so far: a suspicion */
+  MSG_MISSED,      /* the same: an operation needs a rank that has left */
+  MSG_VERDICT,     /* verdict; to the root: an abort, or what a rank has judged that waited for the root in vain */
   MSG_BYE,         /* u64 frontier: the first operation this rank will not take part in */
   MSG_LEFT,        /* i32 rank, u64 frontier: root relays a BYE */
   MSG_STALL,       /* u64 seq */
@@ -30,7 +35,7 @@ enum {
 
 #define GRACE_MS 150    /* for a control connection to end before a broken data link is judged */
 #define QUERY_MS 1000   /* for ranks to answer at a deadline */
-#define CONFLICT_MS 250 /* for ranks to answer when a mismatch is certain already */
+#define CONFLICT_MS 500 /* for ranks to answer when a mismatch is certain already */
 #define SLEPT_MS 500    /* between two ticks: this process did not run */
 #define NOT_LEFT UINT64_MAX
 
@@ -57,6 +62,7 @@ struct gy_fault {
   gyre_error verdict;   /* status GYRE_OK: none */
   gyre_error suspicion; /* the first one, not judged yet */
   uint64_t judge_at;    /* when it is judged (loop ms); 0: never */
+  bool ripe;            /* its time was over at the last tick; the sockets have been read since */
 
   struct { /* root: the query in progress */
     uint32_t id;
@@ -73,6 +79,7 @@ struct gy_fault {
   uint32_t tick_ms;
   bool ticking; /* only while there is something to watch */
   uint64_t last_tick, moved, moved_at, stall_seq, deadline_seq;
+  unsigned late; /* ticks after the operation's deadline */
 };
 
 static uint64_t now(const struct gy_fault *f) { return uv_now(f->cfg.core->uv); }
@@ -192,8 +199,8 @@ static void add_operation(const struct gy_fault *f, gyre_error *e) {
             gy_descriptor_text(&oldest.call, call, sizeof call));
 }
 
-/* A first suspicion waits for the root, or at the root for a control connection to end. */
-static void consider(struct gy_fault *f, const gyre_error *e) {
+/* A first suspicion waits for the root, or at the root for a control connection to end. `type`: how the root is told. */
+static void consider(struct gy_fault *f, const gyre_error *e, uint8_t type) {
   if (decided(f) || f->suspicion.status) return;
   f->suspicion = *e;
   start_ticking(f);
@@ -202,33 +209,44 @@ static void consider(struct gy_fault *f, const gyre_error *e) {
   } else if (f->root_left || f->root_gone) {
     decide(f, e);
   } else {
-    send_error(f, 0, MSG_REPORT, e);
+    send_error(f, 0, type, e);
     f->judge_at = now(f) + agreed(f)->verdict_ms + (e->status == GYRE_ERR_TIMEOUT ? QUERY_MS : 0);
   }
 }
 
+/* Whether a lost rank has only left before the operation concerned; gy_fault_check says so when its turn has come. */
+static bool is_departure(const struct gy_fault *f, const gyre_error *e) {
+  return e->status == GYRE_ERR_PEER_LOST && e->culprit_rank >= 0 && e->op_seq >= f->member[e->culprit_rank].frontier;
+}
+
 void gy_fault_suspect(struct gy_fault *f, int peer, gyre_status why, int sys_errno) {
-  if (decided(f)) return;
   char who[128], detail[256];
   gy_format(detail, sizeof detail, "%s", gyre_last_error());
+  gy_fault_check(f); /* where a rank that has left is missed, links break as a consequence */
+  if (decided(f)) return;
   if (peer < 0) {
     gyre_error e = make_error(f, why, f->rank, sys_errno);
     gy_format(e.text, sizeof e.text, "%s failed: %s", place(f, f->rank, who, sizeof who), detail);
-    consider(f, &e);
+    consider(f, &e, MSG_REPORT);
     return;
   }
-  if (f->member[peer].frontier != NOT_LEFT && !gy_engine_needs(f->cfg.engine, peer)) return;
   gyre_error e = make_error(f, why == GYRE_ERR_SYS ? GYRE_ERR_PEER_LOST : why, peer, sys_errno);
+  uint64_t needed = gy_engine_needs(f->cfg.engine, peer);
+  if (needed) e.op_seq = needed;
+  if (f->member[peer].frontier != NOT_LEFT && (!needed || is_departure(f, &e))) return;
   place(f, peer, who, sizeof who);
   if (why == GYRE_ERR_PEER_LOST && !sys_errno) {
-    gy_format(e.text, sizeof e.text, "%s closed its connection without a goodbye: it died or was killed", who);
+    /* After the root has left nobody passes a goodbye on. */
+    gy_format(e.text, sizeof e.text, f->root_left ? "%s closed its connection: it left, died or was killed"
+                                                  : "%s closed its connection without a goodbye: it died or was killed",
+              who);
   } else if (sys_errno) {
     gy_format(e.text, sizeof e.text, "the connection to %s broke: %s (errno %d)", who, strerror(sys_errno), sys_errno);
   } else {
     gy_format(e.text, sizeof e.text, "the link to %s failed: %s", who, detail);
   }
   add_operation(f, &e);
-  consider(f, &e);
+  consider(f, &e, MSG_REPORT);
 }
 
 void gy_fault_abort(struct gy_fault *f, const char *why) {
@@ -237,7 +255,7 @@ void gy_fault_abort(struct gy_fault *f, const char *why) {
   char who[128];
   gy_format(e.text, sizeof e.text, "%s aborted the communicator: %s", place(f, f->rank, who, sizeof who),
             why && *why ? why : "no reason given");
-  if (!is_root(f) && !f->root_gone) send_error(f, 0, MSG_REPORT, &e);
+  if (!is_root(f)) send_error(f, 0, MSG_VERDICT, &e);
   decide(f, &e);
 }
 
@@ -397,12 +415,12 @@ void gy_fault_mismatch(struct gy_fault *f, int peer, const struct gy_descriptor 
   if (decided(f)) return;
   char a[128], b[128];
   gyre_error e = make_error(f, GYRE_ERR_MISMATCH, -1, 0);
-  e.op_seq = mine->seq;
+  e.op_seq = mine->seq < theirs->seq ? mine->seq : theirs->seq; /* a surplus message belongs to an operation that is over here */
   gy_format(e.text, sizeof e.text, "operation %llu differs: rank %d called %s; rank %d called %s as its operation %llu",
             (unsigned long long)mine->seq, f->rank, gy_descriptor_text(mine, a, sizeof a), peer,
             gy_descriptor_text(theirs, b, sizeof b), (unsigned long long)theirs->seq);
   if (is_root(f)) {
-    query(f, mine->seq, FOR_CONFLICT, f->rank, &e);
+    query(f, e.op_seq, FOR_CONFLICT, f->rank, &e);
   } else if (f->root_left || f->root_gone) {
     decide(f, &e);
   } else if (!f->suspicion.status) {
@@ -418,6 +436,12 @@ void gy_fault_mismatch(struct gy_fault *f, int peer, const struct gy_descriptor 
 static void member_left(struct gy_fault *f, int rank, uint64_t frontier) {
   f->member[rank].frontier = frontier;
   if (frontier < f->left_frontier) f->left_frontier = frontier;
+  struct gy_op_report o;
+  bool missed = gy_engine_oldest(f->cfg.engine, &o) && o.call.seq >= frontier;
+  if (f->suspicion.status == GYRE_ERR_PEER_LOST && (missed || is_departure(f, &f->suspicion))) {
+    f->suspicion = (gyre_error)GYRE_ERROR_INIT; /* it only looked like a death, or was a consequence: gy_fault_check says so */
+    f->judge_at = 0;
+  }
   if (f->query.until && all_answered(f)) finish_query(f);
 }
 
@@ -433,7 +457,7 @@ void gy_fault_check(struct gy_fault *f) {
     gy_format(e.text, sizeof e.text, "%s left at operation %llu; operation %llu, %s, needs it", place(f, r, who, sizeof who),
               (unsigned long long)f->member[r].frontier, (unsigned long long)o.call.seq,
               gy_descriptor_text(&o.call, call, sizeof call));
-    consider(f, &e);
+    consider(f, &e, MSG_MISSED);
     return;
   }
 }
@@ -465,13 +489,13 @@ static void root_message(struct gy_fault *f, int from, uint8_t type, struct gy_r
   struct gy_op_report o;
   switch (type) {
     case MSG_REPORT:
+    case MSG_MISSED:
       r_error(r, &e, f->nranks);
-      if (r->failed) break;
-      if (e.status == GYRE_ERR_ABORTED || e.culprit_rank == 0) {
-        decide(f, &e); /* culprit 0: this process slept, and the others gave it up */
-      } else {
-        consider(f, &e);
-      }
+      if (!r->failed && (type == MSG_MISSED || !is_departure(f, &e))) consider(f, &e, type);
+      break;
+    case MSG_VERDICT:
+      r_error(r, &e, f->nranks);
+      if (!r->failed) decide(f, &e);
       break;
     case MSG_CONFLICT:
       r_error(r, &e, f->nranks);
@@ -528,6 +552,9 @@ static void member_message(struct gy_fault *f, uint8_t type, struct gy_reader *r
       struct gy_writer w = { 0 };
       uint32_t id = gy_r_u32(r);
       uint64_t seq = gy_r_u64(r);
+      if (f->judge_at && f->suspicion.status == GYRE_ERR_TIMEOUT) { /* it is not the root that does not answer */
+        f->judge_at = now(f) + QUERY_MS + agreed(f)->verdict_ms;
+      }
       gy_engine_report(f->cfg.engine, seq, &o);
       gy_w_u32(&w, id);
       w_report(&w, &o);
@@ -554,7 +581,7 @@ static void message(void *user, struct gy_channel *ch, uint8_t type, const void 
   char who[128];
   gy_format(e.text, sizeof e.text, "a malformed message (type %u, %zu bytes) came from %s", type, len,
             place(f, from, who, sizeof who));
-  consider(f, &e);
+  consider(f, &e, MSG_REPORT);
 }
 
 static const struct gy_channel_events events = { message, channel_ended };
@@ -570,10 +597,12 @@ static void watch_progress(struct gy_fault *f) {
     f->moved = moved;
     f->moved_at = t;
     f->stall_seq = f->deadline_seq = 0;
+    f->late = 0;
     return;
   }
   uint64_t still = t - f->moved_at;
-  if (still >= agreed(f)->op_timeout_ms && f->deadline_seq != o.call.seq && !f->suspicion.status) {
+  f->late = still >= agreed(f)->op_timeout_ms ? f->late + 1 : 0;
+  if (f->late > 1 && f->deadline_seq != o.call.seq && !f->suspicion.status) { /* > 1: the sockets have been read since */
     f->deadline_seq = o.call.seq;
     if (is_root(f)) {
       query(f, o.call.seq, FOR_DEADLINE, 0, NULL);
@@ -613,6 +642,7 @@ static void on_tick(uv_timer_t *timer);
 static void start_ticking(struct gy_fault *f) {
   if (f->ticking || decided(f)) return;
   f->ticking = true;
+  uv_update_time(f->cfg.core->uv); /* the loop may have slept outside uv_run: its clock is then old */
   f->last_tick = f->moved_at = now(f);
   uv_timer_start(&f->watch->timer, on_tick, f->tick_ms, f->tick_ms);
 }
@@ -638,9 +668,15 @@ static void on_tick(uv_timer_t *timer) {
     return;
   }
   discount_sleep(f);
+  bool due = (f->judge_at && now(f) >= f->judge_at) || (f->query.until && now(f) >= f->query.until);
+  if (due && !f->ripe) {
+    f->ripe = true;
+    return;
+  }
+  f->ripe = false;
   if (f->judge_at && now(f) >= f->judge_at) {
     gyre_error e = f->suspicion;
-    if (!is_root(f) && e.culprit_rank == 0) send_error(f, 0, MSG_REPORT, &e); /* so that it learns why when it wakes */
+    if (!is_root(f)) send_error(f, 0, MSG_VERDICT, &e); /* so that it learns why when it wakes */
     decide(f, &e);
   } else if (f->query.until && now(f) >= f->query.until) {
     finish_query(f);

@@ -102,5 +102,8 @@ void gy_on_xfer_done(struct gy_link *l, struct gy_xfer *x);
 void gy_on_link_down(struct gy_link *l, gyre_status why, int sys_errno);
 /* A frame's descriptor differs from the posted receive's. */
 void gy_on_mismatch(struct gy_link *l, const struct gy_descriptor *mine, const struct gy_descriptor *theirs);
+/* While nothing is posted on a link a frame has come, of which the descriptor is known, of its seq the low 32 bits. May be called
+ * from arm, too. */
+void gy_on_unclaimed(struct gy_link *l, const struct gy_descriptor *theirs);
 
 #endif

@@ -76,9 +76,9 @@ static void the_others_name_a_stopped_rank_and_it_blames_nobody(void **state) {
 static int work_on(struct self *self) {
   float one = 1, sum = 0;
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
-  config.op_timeout_ms = 2 * DEADLINE_MS;
+  config.op_timeout_ms = 4 * DEADLINE_MS;
   self_create(self, &config);
-  for (int i = 0; i < 200; i++) {
+  for (int i = 0; i < 400; i++) {
     gyre_status st = gyre_all_reduce(self->comm, &one, &sum, 1, GYRE_F32, GYRE_SUM);
     if (i == 3) self_say(self, READY, st, 0);
     if (st) {
@@ -98,8 +98,8 @@ static void a_short_stop_is_forgiven(void **state) {
   for (int victim = 0; victim < RANKS; victim++) {
     world_start(&w[victim], RANKS, work_on, NULL);
     world_collect(&w[victim], READY, -1, ready);
-    world_signal(&w[victim], victim, SIGSTOP);
   }
+  for (int victim = 0; victim < RANKS; victim++) world_signal(&w[victim], victim, SIGSTOP);
   sleep_ms(DEADLINE_MS);
   for (int victim = 0; victim < RANKS; victim++) world_signal(&w[victim], victim, SIGCONT);
   for (int victim = 0; victim < RANKS; victim++) {

@@ -1,9 +1,9 @@
 /*
- * test_mutation.c - the verifier against programs with one thing changed.
+ * test_mutation.c - the verifier and the engine against programs with one thing changed.
  *
- * A mutant that the verifier accepts must be one whose meaning did not change; the classes of
- * change that always change it must never be accepted. MUTATION_SEEDS in the environment sets the
- * seeds tried for each algorithm and rank count.
+ * A mutant that the verifier accepts must give right results on the real engine under many seeds; the classes of change that
+ * always change the meaning must never be accepted, and the engine must get them wrong. MUTATION_SEEDS in the environment sets
+ * the seeds tried for each algorithm and rank count, and has every accepted mutant run, not a sample.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,10 +16,12 @@
 
 #include "mutant.h"
 #include "status.h"
-#include "verify.h"
+#include "trial.h"
+
+#define ENGINE_SEEDS 50 /* interleavings that an accepted mutant must survive */
 
 struct tally {
-  unsigned refused, rejected, accepted;
+  unsigned refused, rejected, accepted, run;
 };
 
 static unsigned seeds_per_case(void) {
@@ -27,18 +29,8 @@ static unsigned seeds_per_case(void) {
   return text == NULL ? 200 : (unsigned)strtoul(text, NULL, 10);
 }
 
-/* With 1 and 3 slices and the smallest window: a mutant must be right for all of them to be
- * accepted. */
-static gyre_status judge(const struct mutant *m, uint64_t seed) {
-  const struct gy_program *const *programs = (const struct gy_program *const *)m->programs;
-  for (uint32_t slices = 1; slices <= 3; slices += 2)
-    for (uint32_t window = 1; window <= 2; window++) {
-      struct gy_verify_options options = {slices, window, 2, seed};
-      gyre_status status = gy_verify(programs, m->keys, &options);
-      if (status != GYRE_OK) return status;
-    }
-  return GYRE_OK;
-}
+/* Of those accepted, every so manieth runs on the engine. */
+static unsigned sample_stride(void) { return getenv("MUTATION_SEEDS") == NULL ? 16 : 1; }
 
 /* Whether no change of this kind can leave the meaning as it was, as the two ends of a link no
  * longer fit. */
@@ -46,6 +38,17 @@ static bool always_wrong(const struct mutant *m) {
   bool message = m->op == GY_SEND || m->op == GY_RECV || m->op == GY_RECV_REDUCE;
   return m->kind == MUTATE_REDIRECT ||
          (message && (m->kind == MUTATE_REMOVE || m->kind == MUTATE_REPEAT));
+}
+
+static void try_accepted(const struct gy_algo *algo, const struct mutant *m, uint64_t seed,
+                         struct tally *tally) {
+  assert_false(always_wrong(m));
+  if (tally->accepted++ % sample_stride() != 0) return;
+  tally->run++;
+  const char *what = trial_engine(m, algo, seed, ENGINE_SEEDS);
+  if (what)
+    fail_msg("accepted, but wrong on the engine: %s %s, %d ranks, seed %llu: %s: %s",
+             gy_coll_name(algo->coll), algo->name, m->nranks, (unsigned long long)seed, m->what, what);
 }
 
 static void try_mutant(const struct gy_algo *algo, int nranks, uint64_t seed, struct tally *tally) {
@@ -57,12 +60,9 @@ static void try_mutant(const struct gy_algo *algo, int nranks, uint64_t seed, st
     tally[m.kind].refused++;
     return;
   }
-  status = judge(&m, seed);
+  status = trial_verify(&m, seed);
   if (status == GYRE_OK) {
-    tally[m.kind].accepted++;
-    print_message("accepted: %s %s, %d ranks, seed %llu: %s\n", gy_coll_name(algo->coll),
-                  algo->name, nranks, (unsigned long long)seed, m.what);
-    assert_false(always_wrong(&m));
+    try_accepted(algo, &m, seed, &tally[m.kind]);
   } else {
     assert_int_equal(status, GYRE_ERR_INTERNAL);
     tally[m.kind].rejected++;
@@ -70,9 +70,9 @@ static void try_mutant(const struct gy_algo *algo, int nranks, uint64_t seed, st
   mutant_free(&m);
 }
 
-static void mutants_that_change_the_meaning_are_rejected(void **state) {
+static void accepted_mutants_are_right_on_the_engine(void **state) {
   (void)state;
-  struct tally tally[MUTATION_COUNT] = {{0, 0, 0}};
+  struct tally tally[MUTATION_COUNT] = {{0, 0, 0, 0}};
   unsigned refused = 0, rejected = 0, accepted = 0;
   size_t n;
   const struct gy_algo *const *all = gy_algorithms(&n);
@@ -81,9 +81,9 @@ static void mutants_that_change_the_meaning_are_rejected(void **state) {
       for (unsigned k = 0; k < seeds_per_case(); k++)
         try_mutant(all[i], nranks, (uint64_t)i * 1000003 + (uint64_t)nranks * 10007 + k, tally);
   for (unsigned kind = 0; kind < MUTATION_COUNT; kind++) {
-    print_message("%-24s refused by form %4u  rejected %4u  accepted %4u\n",
+    print_message("%-24s refused by form %4u  rejected %4u  accepted %4u, of which run %4u\n",
                   mutation_name((enum mutation)kind), tally[kind].refused, tally[kind].rejected,
-                  tally[kind].accepted);
+                  tally[kind].accepted, tally[kind].run);
     refused += tally[kind].refused;
     rejected += tally[kind].rejected;
     accepted += tally[kind].accepted;
@@ -115,7 +115,7 @@ static void remove_each_dep(const struct gy_algo *algo, struct mutant *m, int ra
       draft_remove_dep(&changed, insn, k);
       gy_program_free(m->programs[rank]);
       assert_int_equal(draft_build(&changed, &m->programs[rank]), GYRE_OK);
-      if (judge(m, 1) == GYRE_OK)
+      if (trial_verify(m, 1) == GYRE_OK)
         fail_msg("%s %s, %d ranks: rank %d insn %u does not need its dependency %u",
                  gy_coll_name(algo->coll), algo->name, m->nranks, rank, insn, k);
       ++*removed;
@@ -145,9 +145,36 @@ static void removing_any_dependency_is_noticed(void **state) {
   assert_true(removed > 500);
 }
 
+/* The engine has no mercy that the verifier lacks: a change that is always wrong is wrong there too, most of the time at the
+ * first seed. This also shows that the engine runs the mutant, and not a program of its own. */
+static void mutants_that_cannot_be_right_are_wrong_on_the_engine(void **state) {
+  (void)state;
+  size_t n;
+  unsigned wrong = 0;
+  const struct gy_algo *const *all = gy_algorithms(&n);
+  for (size_t i = 0; i < n; i++)
+    for (int nranks = 2; nranks <= 5; nranks++) {
+      unsigned tried = 0;
+      for (uint64_t seed = 1; tried < 4 && seed < 200; seed++) {
+        struct mutant m;
+        if (mutant_make(&m, all[i], nranks, (int)(seed % (uint64_t)nranks), seed)) continue;
+        if (always_wrong(&m)) {
+          tried++;
+          if (trial_engine(&m, all[i], seed, 4) == NULL)
+            fail_msg("right on the engine: %s %s, %d ranks, seed %llu: %s", gy_coll_name(all[i]->coll),
+                     all[i]->name, nranks, (unsigned long long)seed, m.what);
+          wrong++;
+        }
+        mutant_free(&m);
+      }
+    }
+  assert_true(wrong > 100);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(mutants_that_change_the_meaning_are_rejected),
+      cmocka_unit_test(accepted_mutants_are_right_on_the_engine),
+      cmocka_unit_test(mutants_that_cannot_be_right_are_wrong_on_the_engine),
       cmocka_unit_test(removing_any_dependency_is_noticed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -211,6 +211,25 @@ static void momentum_accumulates(void **state) {
   optimizer_destroy(&o);
 }
 
+/* Only where two passes stand on different sides of 0, and barely so, does one follow the other. */
+static void ties_are_settled_and_nothing_else(void **state) {
+  struct fixture *f = *state;
+  struct pass other;
+  assert_true(pass_create(&other, &f->model, 2));
+  const size_t width = f->model.layer[1].in + 1;
+  const float theirs[] = {1e-7f, 0.0f, 0.5f, 0.0f, 0.25f, 3e-7f};
+  const float mine[] = {0.0f, 1e-7f, 0.0f, 0.5f, 0.2500001f, 2e-7f};
+  const float settled[] = {1e-7f, 0.0f, 0.0f, 0.5f, 0.2500001f, 2e-7f};
+  for (size_t i = 0; i < 6; i++) {
+    other.act[1][width + i] = theirs[i];
+    f->pass.act[1][4 * width + i] = mine[i];
+  }
+  model_settle_ties(&f->model, &f->pass, 3, &other, 2); /* rows 3 and 4 from rows 0 and 1 */
+  for (size_t i = 0; i < 6; i++) assert_true(f->pass.act[1][4 * width + i] == settled[i]);
+  assert_true(f->pass.act[1][4 * width + width - 1] == 1.0f); /* the bias's input */
+  pass_destroy(&other);
+}
+
 static void extreme_outputs_keep_the_loss_finite(void **state) {
   struct fixture *f = *state;
   for (size_t i = 0; i < f->model.n_params; i++) f->model.params[i] *= 1e6f;
@@ -226,6 +245,7 @@ int main(void) {
       MODEL_TEST(strips_finish_a_prefix_in_order),
       MODEL_TEST(training_learns_a_toy_problem),
       cmocka_unit_test(momentum_accumulates),
+      MODEL_TEST(ties_are_settled_and_nothing_else),
       MODEL_TEST(extreme_outputs_keep_the_loss_finite),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,7 +67,8 @@ void model_gradient(const struct model *m, const struct pass *p, size_t n, size_
 void model_backward(const struct model *m, struct pass *p, size_t n, size_t l);
 /* At 0, the corner of ReLU, the slopes 0 and 1 are equally right, and where an input comes within
  * rounding of 0 it is chance which one a pass takes. Makes rows [first, first + n) of `p` take the
- * side that rows [0, n) of `other`, a pass over the same samples, took. Between forward and loss. */
+ * side that rows [0, n) of `other`, a pass over the same samples, took. Between forward and loss.
+ * */
 void model_settle_ties(const struct model *m, struct pass *p, size_t first,
                        const struct pass *other, size_t n);
 /* After model_forward: how many samples have their largest output at the label. */

@@ -2,12 +2,12 @@
  * verify.h - the proof behind --verify.
  *
  * Role: on rank 0 a second trainer, alone and without Gyre, takes every step with the whole batch.
- * At the end its weights must agree with those of the N ranks to rounding, and theirs with each other
- * in every bit. Thread: the trainer's only one.
+ * At the end its weights must agree with those of the N ranks to rounding, and theirs with each
+ * other in every bit. Thread: the trainer's only one.
  *
- * One thing is not left to chance. A training is smooth but for the corner of ReLU: among millions of
- * inputs, one in a few runs comes so close to 0 that the last bit of a sum decides on which side it
- * falls, and then one sample's gradient differs by far more than rounding. Both sides are right
+ * One thing is not left to chance. A training is smooth but for the corner of ReLU: among millions
+ * of inputs, one in a few runs comes so close to 0 that the last bit of a sum decides on which side
+ * it falls, and then one sample's gradient differs by far more than rounding. Both sides are right
  * there, so the trainer alone takes the side that the ranks took. It finds it by repeating their
  * forward passes, shard by shard, as an equal shape gives equal rounding.
  */

@@ -40,5 +40,5 @@ bool gy_frame_decode(const uint8_t in[GY_FRAME_BYTES], struct gy_frame *f) {
                                     .op = in[14],
                                     .algo = in[15] } };
   return f->type == GY_FRAME_SLICE && f->flags == 0 && f->offset >= GY_FRAME_BYTES && f->offset <= GY_FRAME_MAX_OFFSET &&
-         f->offset % GY_FRAME_BYTES == 0;
+         (f->bytes > GY_FRAME_SMALL || f->offset == GY_FRAME_BYTES);
 }

@@ -9,7 +9,6 @@
 #include "frame.h"
 
 #define STAGING_BYTES (256u << 10) /* fits the second-level cache with room for the operand */
-#define DIRECT_BYTES 4096u         /* up to this a payload follows its header at offset 32 and is read with it */
 
 struct tcp {           /* the transport, opened for one communicator */
   struct gy_comm_core *core;
@@ -32,6 +31,8 @@ struct tcp_link {
   uv_poll_t *watch;    /* closes later than the link */
   int watched;         /* events libuv watches now */
   bool readable, writable; /* libuv said so; false once the kernel said EAGAIN */
+  bool sent;           /* since the last poll: the next send is left to the next one */
+  int tx_errno;        /* sending failed; receiving goes on to the end of what is there */
   bool down;           /* broken and reported */
   struct gy_address local, peer;
 
@@ -41,20 +42,21 @@ struct tcp_link {
   struct gy_frame frame; /* the current frame, valid when header_have is 32 and `checked` */
   bool checked;
   size_t pad_left;     /* bytes between header and payload still to be skipped */
+  size_t tail_left;    /* the same for those before the next header */
   uint8_t carry[8];    /* the beginning of an element whose rest has not come */
   size_t carried;
 
   struct xfer_queue tx; /* in order; those wholly sent stand first until poll reports them */
   struct gy_xfer *tx_next; /* the first that is not wholly sent */
-  uint8_t (*tx_header)[GY_FRAME_MAX_OFFSET]; /* one for each transfer of the window */
+  uint8_t (*tx_header)[GY_FRAME_MAX_OFFSET + 1]; /* one for each transfer of the window */
   uint32_t window;
 };
 
-/* io.c: each returns the number of transfers that moved. */
-unsigned tcp_send(struct tcp_link *l);    /* until nothing is left or the kernel is full */
-unsigned tcp_receive(struct tcp_link *l); /* until nothing is posted, nothing is there, or a fair share is read */
+/* io.c: each makes one system call at most and returns how many transfers it moved. */
+unsigned tcp_send(struct tcp_link *l);    /* something must be left to send */
+unsigned tcp_receive(struct tcp_link *l); /* a receive must be posted */
 unsigned tcp_report_sent(struct tcp_link *l);
-size_t tcp_frame_bytes(const struct gy_xfer *x); /* header, padding and payload */
+void tcp_look(struct tcp_link *l); /* nothing is posted, but something may have come: is it for an operation that is over? */
 void tcp_prepare(struct tcp_link *l, struct gy_xfer *x); /* writes the header of a posted send */
 
 /* tcp.c */

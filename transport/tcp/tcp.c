@@ -26,6 +26,7 @@ static void on_event(uv_poll_t *handle, int status, int events) {
   struct tcp_link *l = handle->data;
   if (status < 0 || events & UV_READABLE) l->readable = true; /* the next read will say what is wrong */
   if (status < 0 || events & UV_WRITABLE) l->writable = true;
+  if (status < 0) l->watched = 0; /* libuv has stopped the handle */
   bool idle = (l->readable && !l->rx.head) || (l->writable && !l->tx_next);
   if (idle) { /* nothing is wanted: level-triggered events would come again and again */
     uv_poll_stop(handle);
@@ -34,7 +35,7 @@ static void on_event(uv_poll_t *handle, int status, int events) {
 }
 
 static void watch(struct tcp_link *l) {
-  int events = (l->rx.head ? UV_READABLE : 0) | (l->tx_next ? UV_WRITABLE : 0);
+  int events = (l->rx.head || !l->readable ? UV_READABLE : 0) | (l->tx_next ? UV_WRITABLE : 0);
   if (!l->watch || l->down || events == l->watched || (events & ~l->watched) == 0) return;
   uv_poll_start(l->watch, events, on_event);
   l->watched = events;
@@ -156,9 +157,9 @@ static gyre_status tcp_open(struct gy_comm_core *core, struct gy_tl **out) {
   struct tcp *t = calloc(1, sizeof *t);
   if (!t) goto no_memory;
   t->core = core;
-  t->staging = aligned_alloc(4096, STAGING_BYTES);
+  t->staging = aligned_alloc(4096, STAGING_BYTES + 4096);
   if (!t->staging) goto free_transport;
-  memset(t->staging, 0, STAGING_BYTES); /* touched now, not in the first operation */
+  memset(t->staging, 0, STAGING_BYTES + 4096); /* touched now, not in the first operation */
   st = gy_net_expect(core->net, GY_CONN_DATA, core->roster->epoch, core->rank, &core->secret, accepted, t, &t->expect);
   if (st) goto free_staging;
   *out = (struct gy_tl *)t;
@@ -227,7 +228,7 @@ static gyre_status tcp_link_open(struct gy_tl *tl, int peer, uint16_t lane, void
   l->tcp = t;
   l->fd = -1;
   l->window = window;
-  l->tx_header = (uint8_t(*)[GY_FRAME_MAX_OFFSET])(l + 1);
+  l->tx_header = (uint8_t(*)[GY_FRAME_MAX_OFFSET + 1])(l + 1);
   l->rx.tail = &l->rx.head;
   l->tx.tail = &l->tx.head;
   st = t->core->rank < peer ? dial(l) : adopt(l);
@@ -274,7 +275,7 @@ static void tcp_post_send(struct gy_link *base, struct gy_xfer *x) {
   tcp_prepare(l, x);
   if (!first) return;
   l->tx_next = x;
-  if (l->fd >= 0 && !l->down) tcp_send(l);
+  if (l->fd >= 0 && !l->down && !l->tx_errno && !l->sent) tcp_send(l);
 }
 
 static void tcp_post_recv(struct gy_link *base, struct gy_xfer *x) {
@@ -286,8 +287,9 @@ static unsigned tcp_poll(struct gy_tl *tl, bool spin) {
   for (struct tcp_link *l = ((struct tcp *)tl)->links; l; l = l->next) {
     if (l->tx.head != l->tx_next) moved += tcp_report_sent(l);
     if (l->fd < 0 || l->down) continue;
+    l->sent = false;
     if (l->rx.head && (spin || l->readable)) moved += tcp_receive(l);
-    if (l->tx_next && (spin || l->writable)) moved += tcp_send(l);
+    if (l->tx_next && !l->down && !l->tx_errno && (spin || l->writable)) moved += tcp_send(l);
     if (l->tx.head != l->tx_next) moved += tcp_report_sent(l);
   }
   return moved;
@@ -298,6 +300,7 @@ static bool tcp_arm(struct gy_tl *tl) {
   for (struct tcp_link *l = ((struct tcp *)tl)->links; l; l = l->next) {
     if (l->tx.head != l->tx_next) quiet = false;
     if (l->down) continue;
+    if (!l->rx.head && l->readable && l->fd >= 0) tcp_look(l);
     watch(l);
     if ((l->rx.head && l->readable) || (l->tx_next && l->writable && l->fd >= 0)) quiet = false;
   }
