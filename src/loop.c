@@ -311,7 +311,7 @@ static void drive(struct gy_loop *l, struct waiter *me, int64_t deadline_ns) {
     if (deadline_ns >= 0 && now >= deadline_ns) break;
     if (spin_until < 0) spin_until = now + l->spin_ns;
     bool yield = atomic_load_explicit(&l->yield, memory_order_relaxed);
-    if (yield ? l->spin_ns > 0 && yields < YIELDS_PER_SPIN : now < spin_until) {
+    if (now < spin_until || (yield && l->spin_ns > 0 && yields < YIELDS_PER_SPIN)) {
       if (!yield) {
         relax();
         continue;

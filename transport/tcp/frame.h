@@ -23,7 +23,7 @@
 #define GY_FRAME_BYTES 32u
 #define GY_FRAME_MAX_OFFSET 95u
 #define GY_FRAME_LINE 64u
-#define GY_FRAME_SMALL 4096u
+#define GY_FRAME_SMALL 32768u
 #define GY_FRAME_SLICE 1u
 
 struct gy_frame {
