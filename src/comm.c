@@ -261,7 +261,7 @@ free_comm:
 }
 
 gyre_status gyre_comm_create(gyre_context *ctx, int rank, int nranks, const gyre_comm_config *config, gyre_comm **out) {
-  gyre_request *req;
+  gyre_request *req = NULL;
   if (gy_loop_in_callback()) return gy_fail(GYRE_ERR_STATE, "gyre_comm_create: not from a callback");
   gyre_status st = gyre_comm_create_async(ctx, rank, nranks, config, out, &req);
   return st ? st : gyre_wait(req, -1);
@@ -324,8 +324,7 @@ struct sweep { /* asks, on the driving thread, for one communicator that is left
 
 static void find_left(struct gy_command *command) {
   struct sweep *s = (struct sweep *)(void *)command;
-  while (s->ctx->comms && s->ctx->comms->creating) {
-    gyre_comm *c = s->ctx->comms;
+  for (gyre_comm *c; (c = s->ctx->comms) && c->creating;) { /* unlisted by its failure */
     if (c->bootstrap) gy_bootstrap_cancel(c->bootstrap, "its context was destroyed");
     gy_fail(GYRE_ERR_ABORTED, "the context was destroyed while the communicator was being created");
     creation_failed(c, GYRE_ERR_ABORTED);

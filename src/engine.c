@@ -237,7 +237,7 @@ static struct end *end_find(struct gy_engine *e, int peer, uint16_t lane) {
 }
 
 static struct end *end_open(struct gy_engine *e, int peer, uint16_t lane) {
-  struct end *end = calloc(1, sizeof *end + 2 * e->window * sizeof(struct gy_xfer));
+  struct end *end = calloc(1, sizeof *end + 2 * (size_t)e->window * sizeof(struct gy_xfer));
   if (!end) {
     gy_fail(GYRE_ERR_NOMEM, "out of memory for the link to rank %d", peer);
     return NULL;
@@ -570,7 +570,7 @@ static struct gy_run *run_alloc(struct gy_engine *e, struct plan *plan) {
     return r;
   }
   const struct gy_program *p = plan->program;
-  r = calloc(1, sizeof *r + p->n_queue * sizeof(struct cursor) + 3u * p->n_insn * sizeof(uint32_t));
+  r = calloc(1, sizeof *r + p->n_queue * sizeof(struct cursor) + 3 * (size_t)p->n_insn * sizeof(uint32_t));
   if (!r) return NULL;
   r->engine = e;
   r->plan = plan;

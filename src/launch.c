@@ -30,15 +30,16 @@ struct launch {
 };
 
 static gyre_status from_torchrun(struct launch *l) {
-  int64_t port;
+  int64_t port = 0;
   const char *host = getenv("MASTER_ADDR");
   gyre_status st = number("WORLD_SIZE", 1, 16384, &l->size);
   if (!st) st = number("RANK", 0, l->size - 1, &l->rank);
-  if (!st && l->size > 1 && (!host || !*host)) {
-    st = gy_fail(GYRE_ERR_ARG, "RANK and WORLD_SIZE are set but MASTER_ADDR is not: torchrun sets all four");
-  }
-  if (!st && l->size > 1) st = number("MASTER_PORT", 1, 65534, &port);
   if (st || l->size == 1) return st;
+  if (!host || !*host) {
+    return gy_fail(GYRE_ERR_ARG, "RANK and WORLD_SIZE are set but MASTER_ADDR is not: torchrun sets all four");
+  }
+  st = number("MASTER_PORT", 1, 65534, &port);
+  if (st) return st;
   bool bare_v6 = strchr(host, ':') && *host != '[';
   gy_format(l->rendezvous, sizeof l->rendezvous, bare_v6 ? "tcp://[%s]:%lld" : "tcp://%s:%lld", host, (long long)port + 1);
   return GYRE_OK;

@@ -69,12 +69,11 @@ byte returned;   /* callers that have nothing more to do */
 
 #define IS_DRIVER_ASLEEP (driver != NOBODY && (asleep & BIT(driver)) != 0)
 
+/* The first of a set. */
+#define FIRST(set) ((set) & 1 -> 0 : ((set) & 2 -> 1 : 2))
+
 inline take(me) {
   atomic { lock == 0 -> lock = me + 1 }
-}
-
-inline take_slot_lock() {
-  atomic { !slot -> slot = true }
 }
 
 /* With slot_lock held. */
@@ -86,9 +85,8 @@ inline wake_driver() {
   fi
 }
 
-/* Sections under slot_lock that touch only one thing from outside it are one step. */
-inline complete(i) {
-  done = done | BIT(i);
+/* A section under slot_lock that touches only one thing from outside it is one step, here and below. */
+inline wake_whom(i) {
   atomic {
     if
     :: n_sleeping == 0
@@ -106,41 +104,42 @@ inline complete(i) {
 
 /* ------------------------------------------------------------------------------------------ a pass --- */
 
-inline run_command(i) {
+/* Ends the operations of a set. */
+inline complete(set) {
+  do
+  :: atomic { (in_flight & (set)) == 0 -> i = 0; break }
+  :: atomic {
+      (in_flight & (set)) != 0 ->
+      i = FIRST(in_flight & (set));
+      in_flight = in_flight & ~BIT(i);
+      done = done | BIT(i);
+      events = true
+    }
+    wake_whom(i)
+  od
+}
+
+inline run_command(c) {
   if
-  :: kind[i] == NETWORK -> d_step { in_flight = in_flight | BIT(i); registered = registered & ~BIT(i) }
-  :: kind[i] == AT_ONCE -> complete(i)
-  :: kind[i] == DEFERRED -> deferred = deferred | BIT(i)
-  :: kind[i] == ABORTING ->
-    j = 0;
-    do
-    :: j < CALLERS && (in_flight & BIT(j)) -> in_flight = in_flight & ~BIT(j); complete(j); j++
-    :: j < CALLERS && !(in_flight & BIT(j)) -> j++
-    :: j == CALLERS -> break
-    od;
-    complete(i)
+  :: kind[c] == NETWORK -> d_step { in_flight = in_flight | BIT(c); registered = registered & ~BIT(c) }
+  :: kind[c] == DEFERRED -> deferred = deferred | BIT(c)
+  :: kind[c] == AT_ONCE -> in_flight = in_flight | BIT(c); complete(BIT(c))
+  :: kind[c] == ABORTING -> in_flight = in_flight | BIT(c); complete(ALL)
   fi
 }
 
 inline run_posted(me) {
-  assert(lock == me + 1);
-  atomic { todo = posted; posted = 0; k = 0 }
+  atomic { assert(lock == me + 1); todo = posted; posted = 0 }
   do
-  :: k < CALLERS && (todo & BIT(k)) -> run_command(k); k++; events = true
-  :: k < CALLERS && !(todo & BIT(k)) -> k++
-  :: k == CALLERS -> break
+  :: atomic { todo == 0 -> k = 0; break }
+  :: atomic { todo != 0 -> k = FIRST(todo); todo = todo & ~BIT(k); events = true }
+    run_command(k)
   od
 }
 
 inline pass(me) {
-  events = false;
   run_posted(me);
-  k = 0;
-  do
-  :: k < CALLERS && (in_flight & arrived & BIT(k)) -> in_flight = in_flight & ~BIT(k); complete(k); k++; events = true
-  :: k < CALLERS && !(in_flight & arrived & BIT(k)) -> k++
-  :: k == CALLERS -> break
-  od
+  complete(arrived)
 }
 
 #ifdef NO_REST_FOR_DEFERRED
@@ -157,11 +156,14 @@ inline arm(me) {
   }
 }
 
+/* A visit's own events, not those of the pass it may interrupt: the caller has looked at those already. */
 inline visit(me, waits) {
+  events = false;
   run_posted(me);
   if
   :: waits
   :: else ->
+    events = false;
     pass(me);
     arm(me);
     atomic {
@@ -172,9 +174,11 @@ inline visit(me, waits) {
       :: driver != NOBODY && (events || !quiet) -> wake_driver()
 #endif
       :: else
-      fi
+      fi;
+      quiet = false
     }
-  fi
+  fi;
+  events = false
 }
 
 inline unlock(me) {
@@ -195,24 +199,15 @@ inline unlock(me) {
 
 inline run_deferred(me) {
   if
-  :: deferred && !deferring ->
-    deferring = true;
+  :: atomic { deferred && !deferring -> deferring = true }
     do
-    :: deferred == 0 -> break
-    :: deferred != 0 ->
-      d_step {
-        called = 0;
-        do
-        :: deferred & BIT(called) -> break
-        :: else -> called++
-        od;
-        deferred = deferred & ~BIT(called)
-      }
+    :: atomic { deferred == 0 -> deferring = false; break }
+    :: atomic { deferred != 0 -> called = FIRST(deferred); deferred = deferred & ~BIT(called) }
       unlock(me);
-      complete(called);
-      take(me)
-    od;
-    deferring = false
+      done = done | BIT(called);
+      wake_whom(called);
+      atomic { lock == 0 -> lock = me + 1; called = 0 }
+    od
   :: else
   fi
 }
@@ -222,8 +217,7 @@ inline fall_asleep(me) {
 #ifdef LOOK_TOO_EARLY
   look = posted == 0;
 #endif
-  n_sleeping++;
-  asleep = asleep | BIT(me);
+  atomic { n_sleeping++; asleep = asleep | BIT(me) }
   lock = 0;
 #ifdef NO_LOOK_BEFORE_SLEEP
   look = true;
@@ -239,16 +233,20 @@ inline fall_asleep(me) {
 #define PACKET_WAKES ((in_flight & registered & arrived) != 0)
 
 inline wake_up(me, fd) {
-  asleep = asleep & ~BIT(me);
-  n_sleeping--;
-  if
-  :: rung -> fd = false; rung = false
-  :: else
-  fi;
+  atomic {
+    asleep = asleep & ~BIT(me);
+    n_sleeping--;
+    fd = fd && !rung;
+    rung = false;
+    look = false
+  }
   take(me)
 }
 
 /* ----------------------------------------------------------------------------------------- the driver --- */
+
+#define WAITERS (sleeping & ~done & ALL)
+#define WORK_LEFT (in_flight || deferred)
 
 inline hand_over(me) {
   atomic {
@@ -257,15 +255,13 @@ inline hand_over(me) {
     driving--;
     if
 #ifndef NO_PROMOTION
-    :: sleeping & ~done & BIT(0) -> driver = 0
-    :: sleeping & ~done & BIT(1) -> driver = 1
-#if CALLERS > 2
-    :: sleeping & ~done & BIT(2) -> driver = 2
-#endif
-    :: !(sleeping & ~done) && HAS_THREAD && (in_flight || deferred) -> driver = BACKGROUND; background_signalled = true
-    :: !(sleeping & ~done) && !(HAS_THREAD && (in_flight || deferred)) -> driver = NOBODY
+    :: WAITERS & BIT(0) -> driver = 0
+    :: WAITERS & BIT(1) -> driver = 1
+    :: WAITERS & BIT(2) -> driver = 2
+    :: !WAITERS && HAS_THREAD && WORK_LEFT -> driver = BACKGROUND; background_signalled = true
+    :: !WAITERS && !(HAS_THREAD && WORK_LEFT) -> driver = NOBODY
 #else
-    :: HAS_THREAD && (in_flight || deferred) -> driver = BACKGROUND; background_signalled = true
+    :: HAS_THREAD && WORK_LEFT -> driver = BACKGROUND; background_signalled = true
     :: else -> driver = NOBODY
 #endif
     fi;
@@ -276,22 +272,23 @@ inline hand_over(me) {
   }
 }
 
+/* `may_leave`: the wait has a time-out. */
 inline drive(me, may_leave) {
-  atomic { driving++; assert(driving == 1) }
-  take(me);
+  atomic { lock == 0 -> lock = me + 1; driving++; assert(driving == 1) }
   do
   :: done & BIT(me) -> break
   :: else ->
+    events = false;
     pass(me);
-    more = events;
+    atomic { more = events; events = false }
     run_deferred(me);
     if
-    :: may_leave -> break
-    :: more
+    :: may_leave -> more = false; break
+    :: atomic { more -> more = false }
     :: !more ->
       arm(me);
       if
-      :: quiet && !(done & BIT(me)) ->
+      :: atomic { quiet && !(done & BIT(me)) -> quiet = false }
         fall_asleep(me);
         if
         :: look ->
@@ -303,7 +300,7 @@ inline drive(me, may_leave) {
         :: else
         fi;
         wake_up(me, wake_fd)
-      :: else
+      :: else -> quiet = false
       fi
     fi
   od;
@@ -315,48 +312,49 @@ inline wait(me, may_leave) {
   if
   :: done & BIT(me)
   :: else ->
-    take_slot_lock();
     if
 #ifndef THREAD_ONLY
-    :: driver == NOBODY -> atomic { driver = me; slot = false }; mine = true
-    :: driver == BACKGROUND ->
+    :: atomic {
+        !slot && (driver == NOBODY || driver == BACKGROUND) ->
+        mine = true;
 #ifndef NO_RECALL
-      background_fd = true;
+        background_fd = background_fd || driver == BACKGROUND;
 #endif
-      atomic { driver = me; slot = false };
-      mine = true
-#endif
-    :: else ->
-#ifndef NO_WAKE_BY_WAIT
-      wake_driver();
-#endif
-      sleeping = sleeping | BIT(me);
-      n_sleeping++;
-      do
-      :: promoted & BIT(me) -> break
-      :: done & BIT(me) -> break
-      :: may_leave -> break
-      :: !(promoted & BIT(me)) && !(done & BIT(me)) ->
-        atomic { signalled = signalled & ~BIT(me); assert(driver != NOBODY); slot = false }
-        if
-        :: signalled & BIT(me)
-        :: may_leave
-        fi;
-        take_slot_lock()
-      od;
-      n_sleeping--;
-      atomic {
-        sleeping = sleeping & ~BIT(me);
-        mine = promoted & BIT(me);
-        promoted = promoted & ~BIT(me);
-        slot = false
+        driver = me
       }
-#ifdef TOKEN_LOST
-      mine = mine && !may_leave;
+    :: atomic { !slot && driver != NOBODY && driver != BACKGROUND -> slot = true }
+#else
+    :: atomic { !slot -> slot = true }
 #endif
+#ifndef NO_WAKE_BY_WAIT
+      atomic { wake_driver() }
+#endif
+      atomic { sleeping = sleeping | BIT(me); n_sleeping++ }
+      do
+      :: atomic {
+          may_leave || (promoted & BIT(me)) || (done & BIT(me)) ->
+          n_sleeping--;
+          sleeping = sleeping & ~BIT(me);
+          mine = (promoted & BIT(me)) != 0;
+          promoted = promoted & ~BIT(me);
+#ifdef TOKEN_LOST
+          mine = mine && !may_leave;
+#endif
+          slot = false
+        }
+        break
+      :: atomic {
+          !(promoted & BIT(me)) && !(done & BIT(me)) ->
+          assert(driver != NOBODY);
+          signalled = signalled & ~BIT(me);
+          slot = false
+        }
+        atomic { !slot && (may_leave || (signalled & BIT(me))) -> slot = true }
+      od
     fi;
     if
-    :: mine -> drive(me, may_leave); mine = false
+    :: atomic { mine -> mine = false }
+      drive(me, may_leave)
     :: else
     fi
   fi
@@ -364,21 +362,18 @@ inline wait(me, may_leave) {
 
 /* gy_loop_progress: one pass, if nobody else drives. */
 inline progress(me) {
-  take_slot_lock();
   if
-  :: driver == NOBODY -> atomic { driver = me; slot = false; driving++; assert(driving == 1) }
-    take(me);
-    wake_fd = false;
+  :: atomic { !slot && driver == NOBODY -> driver = me }
+    atomic { lock == 0 -> lock = me + 1; driving++; assert(driving == 1); wake_fd = false }
+    events = false;
     pass(me);
+    events = false;
     run_deferred(me);
     arm(me);
-    if
-    :: quiet
-    :: else -> wake_fd = true
-    fi;
+    atomic { wake_fd = wake_fd || !quiet; quiet = false }
     hand_over(me);
     unlock(me)
-  :: else -> slot = false
+  :: atomic { !slot && driver != NOBODY -> skip }
   fi
 }
 
@@ -393,7 +388,7 @@ inline post(me, waits) {
   fi
 }
 
-#define LOCALS byte k, j, todo, called; bool events, quiet, more, look, rung, mine
+#define LOCALS byte i, k, todo, called; bool events, quiet, more, look, rung, mine
 
 proctype caller(byte me) {
   LOCALS;
@@ -411,25 +406,25 @@ proctype caller(byte me) {
   wait(me, false);
   assert(done & BIT(me));
 leave:
-  atomic { returned++ }
+  returned++
 }
 
 proctype background() {
   LOCALS;
-  take_slot_lock();
   do
-  :: driver == BACKGROUND ->
-    slot = false;
+  :: atomic { !slot && driver == BACKGROUND -> skip }
     take(BACKGROUND);
     do
     :: true ->
+      events = false;
       pass(BACKGROUND);
+      events = false;
       run_deferred(BACKGROUND);
       arm(BACKGROUND);
       atomic { !slot -> mine = (driver == BACKGROUND) }
       if
-      :: !mine -> break
-      :: mine && quiet ->
+      :: atomic { !mine -> quiet = false; break }
+      :: atomic { mine && quiet -> mine = false; quiet = false }
         fall_asleep(BACKGROUND);
         if
         :: look ->
@@ -441,19 +436,19 @@ end_poll:
         :: else
         fi;
         wake_up(BACKGROUND, background_fd)
-      :: mine && !quiet
+      :: atomic { mine && !quiet -> mine = false }
       fi
     od;
-    unlock(BACKGROUND);
-    take_slot_lock()
-  :: else ->
-    atomic { background_signalled = false; slot = false }
+    unlock(BACKGROUND)
+  :: atomic { !slot && driver != BACKGROUND -> background_signalled = false }
 end_parked:
-    atomic { !slot && (background_signalled || driver == NOBODY) -> slot = true }
-    if
-    :: driver == NOBODY -> driver = BACKGROUND
-    :: else
-    fi
+    atomic {
+      !slot && (background_signalled || driver == NOBODY) ->
+      if
+      :: driver == NOBODY -> driver = BACKGROUND
+      :: else
+      fi
+    }
   od
 }
 
@@ -461,11 +456,9 @@ end_parked:
 proctype network() {
 end_network:
   do
-  :: in_flight & ~arrived & BIT(0) -> arrived = arrived | BIT(0)
-  :: in_flight & ~arrived & BIT(1) -> arrived = arrived | BIT(1)
-#if CALLERS > 2
-  :: in_flight & ~arrived & BIT(2) -> arrived = arrived | BIT(2)
-#endif
+  :: atomic { in_flight & ~arrived & BIT(0) -> arrived = arrived | BIT(0) }
+  :: atomic { in_flight & ~arrived & BIT(1) -> arrived = arrived | BIT(1) }
+  :: atomic { in_flight & ~arrived & BIT(2) -> arrived = arrived | BIT(2) }
   od
 }
 
@@ -483,6 +476,7 @@ init {
 #ifdef THREAD_ONLY
     driver = BACKGROUND;
 #endif
+    i = 0;
     run network();
 #ifndef NO_THREAD
     run background();

@@ -26,7 +26,7 @@ static uint16_t payload_offset(const struct gy_xfer *x) {
   return (uint16_t)(GY_FRAME_BYTES + ((uintptr_t)x->addr - GY_FRAME_BYTES) % GY_FRAME_LINE);
 }
 
-void tcp_prepare(struct tcp_link *l, struct gy_xfer *x) {
+void gy_tcp_prepare(struct tcp_link *l, struct gy_xfer *x) {
   struct gy_frame f = { .type = GY_FRAME_SLICE, .offset = payload_offset(x), .bytes = (uint32_t)x->bytes,
                         .index = x->index, .call = *x->call };
   gy_frame_encode(&f, l->tx_header[x->index % l->window]);
@@ -62,8 +62,7 @@ static int gather(const struct tcp_link *l, const struct gy_xfer *x, struct iove
 /* Credits n sent bytes to the frames in order. */
 static unsigned sent(struct tcp_link *l, size_t n) {
   unsigned moved = 0;
-  while (n) {
-    struct gy_xfer *x = l->tx_next;
+  for (struct gy_xfer *x; n && (x = l->tx_next);) {
     size_t left = frame_bytes(l, x) - x->moved;
     size_t part = n < left ? n : left;
     x->moved += part;
@@ -75,7 +74,7 @@ static unsigned sent(struct tcp_link *l, size_t n) {
   return moved;
 }
 
-unsigned tcp_send(struct tcp_link *l) {
+unsigned gy_tcp_send(struct tcp_link *l) {
   struct iovec iov[3 * SEND_FRAMES];
   size_t want = 0;
   int n = 0;
@@ -100,12 +99,12 @@ unsigned tcp_send(struct tcp_link *l) {
     l->tx_errno = errno;
     l->readable = true;
   } else {
-    tcp_link_down(l, GYRE_ERR_SYS, errno);
+    gy_tcp_link_down(l, GYRE_ERR_SYS, errno);
   }
   return 0;
 }
 
-unsigned tcp_report_sent(struct tcp_link *l) {
+unsigned gy_tcp_report_sent(struct tcp_link *l) {
   unsigned n = 0;
   while (l->tx.head && l->tx.head != l->tx_next) {
     struct gy_xfer *x = l->tx.head;
@@ -124,7 +123,7 @@ static bool check_frame(struct tcp_link *l) {
   struct gy_frame *f = &l->frame;
   if (!gy_frame_decode(l->header, f)) {
     gy_fail(GYRE_ERR_PROTO, "the bytes that came are no frame (first byte %u)", l->header[0]);
-    tcp_link_down(l, GYRE_ERR_PROTO, 0);
+    gy_tcp_link_down(l, GYRE_ERR_PROTO, 0);
     return false;
   }
   f->call.seq |= x->call->seq & ~(uint64_t)UINT32_MAX; /* the low half travels */
@@ -140,7 +139,7 @@ static bool check_frame(struct tcp_link *l) {
   if (f->index != x->index || f->bytes != x->bytes) {
     gy_fail(GYRE_ERR_PROTO, "frame %u of %u bytes came where frame %u of %zu bytes was due", f->index, f->bytes,
             x->index, x->bytes);
-    tcp_link_down(l, GYRE_ERR_PROTO, 0);
+    gy_tcp_link_down(l, GYRE_ERR_PROTO, 0);
     return false;
   }
   l->pad_left = f->offset - GY_FRAME_BYTES;
@@ -244,7 +243,7 @@ static void took(struct tcp_link *l, size_t n) {
   if (l->header_have == GY_FRAME_BYTES && check_frame(l)) l->header_have = 0;
 }
 
-unsigned tcp_receive(struct tcp_link *l) {
+unsigned gy_tcp_receive(struct tcp_link *l) {
   uint8_t padding[GY_FRAME_MAX_OFFSET];
   struct iovec iov[6];
   size_t want = 0;
@@ -262,9 +261,9 @@ unsigned tcp_receive(struct tcp_link *l) {
   }
   l->readable = false;
   if (n == 0) {
-    tcp_link_down(l, GYRE_ERR_PEER_LOST, l->tx_errno);
+    gy_tcp_link_down(l, GYRE_ERR_PEER_LOST, l->tx_errno);
   } else if (errno != EAGAIN && errno != EWOULDBLOCK) {
-    tcp_link_down(l, GYRE_ERR_PEER_LOST, errno);
+    gy_tcp_link_down(l, GYRE_ERR_PEER_LOST, errno);
   }
   return 0;
 }

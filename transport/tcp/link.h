@@ -53,13 +53,13 @@ struct tcp_link {
 };
 
 /* io.c: each makes one system call at most and returns how many transfers it moved. */
-unsigned tcp_send(struct tcp_link *l);    /* something must be left to send */
-unsigned tcp_receive(struct tcp_link *l); /* a receive must be posted */
-unsigned tcp_report_sent(struct tcp_link *l);
+unsigned gy_tcp_send(struct tcp_link *l);    /* something must be left to send */
+unsigned gy_tcp_receive(struct tcp_link *l); /* a receive must be posted */
+unsigned gy_tcp_report_sent(struct tcp_link *l);
 void tcp_look(struct tcp_link *l); /* nothing is posted, but something may have come: is it for an operation that is over? */
-void tcp_prepare(struct tcp_link *l, struct gy_xfer *x); /* writes the header of a posted send */
+void gy_tcp_prepare(struct tcp_link *l, struct gy_xfer *x); /* writes the header of a posted send */
 
 /* tcp.c */
-void tcp_link_down(struct tcp_link *l, gyre_status why, int sys_errno);
+void gy_tcp_link_down(struct tcp_link *l, gyre_status why, int sys_errno);
 
 #endif

@@ -73,7 +73,7 @@ static void set_congestion(const struct tcp *t, int peer, int fd) {
   }
 }
 
-void tcp_link_down(struct tcp_link *l, gyre_status why, int sys_errno) {
+void gy_tcp_link_down(struct tcp_link *l, gyre_status why, int sys_errno) {
   if (l->down) return;
   l->down = true;
   gy_on_link_down(&l->base, why, sys_errno);
@@ -104,10 +104,10 @@ static void dialled(void *user, gyre_status status, const struct gy_conn *conn) 
   struct tcp_link *l = user;
   l->dial = NULL;
   if (status) {
-    tcp_link_down(l, status, 0);
+    gy_tcp_link_down(l, status, 0);
   } else if (link_up(l, conn)) {
     close(conn->fd);
-    tcp_link_down(l, GYRE_ERR_SYS, 0);
+    gy_tcp_link_down(l, GYRE_ERR_SYS, 0);
   }
 }
 
@@ -272,10 +272,10 @@ static void tcp_post_send(struct gy_link *base, struct gy_xfer *x) {
   struct tcp_link *l = (struct tcp_link *)base;
   bool first = !l->tx_next;
   append(&l->tx, x);
-  tcp_prepare(l, x);
+  gy_tcp_prepare(l, x);
   if (!first) return;
   l->tx_next = x;
-  if (l->fd >= 0 && !l->down && !l->tx_errno && !l->sent) tcp_send(l);
+  if (l->fd >= 0 && !l->down && !l->tx_errno && !l->sent) gy_tcp_send(l);
 }
 
 static void tcp_post_recv(struct gy_link *base, struct gy_xfer *x) {
@@ -285,12 +285,12 @@ static void tcp_post_recv(struct gy_link *base, struct gy_xfer *x) {
 static unsigned tcp_poll(struct gy_tl *tl, bool spin) {
   unsigned moved = 0;
   for (struct tcp_link *l = ((struct tcp *)tl)->links; l; l = l->next) {
-    if (l->tx.head != l->tx_next) moved += tcp_report_sent(l);
+    if (l->tx.head != l->tx_next) moved += gy_tcp_report_sent(l);
     if (l->fd < 0 || l->down) continue;
     l->sent = false;
-    if (l->rx.head && (spin || l->readable)) moved += tcp_receive(l);
-    if (l->tx_next && !l->down && !l->tx_errno && (spin || l->writable)) moved += tcp_send(l);
-    if (l->tx.head != l->tx_next) moved += tcp_report_sent(l);
+    if (l->rx.head && (spin || l->readable)) moved += gy_tcp_receive(l);
+    if (l->tx_next && !l->down && !l->tx_errno && (spin || l->writable)) moved += gy_tcp_send(l);
+    if (l->tx.head != l->tx_next) moved += gy_tcp_report_sent(l);
   }
   return moved;
 }

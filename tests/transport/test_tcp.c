@@ -1,0 +1,13 @@
+/* test_tcp.c - the TCP transport: what every transport must do. Bytes on the wire are test_tcp_wire.c's. */
+#include "conformance.h"
+
+#include "transport/tcp/link.h"
+
+static const size_t borders[] = {GY_FRAME_SMALL, STAGING_BYTES, 1u << 20};
+static const struct conformance tcp = {&gy_tcp_ops, borders, 3, 2000};
+const struct conformance *conformance = &tcp;
+
+int main(void) {
+  const struct CMUnitTest tests[] = {CONFORMANCE_TESTS};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
