@@ -57,6 +57,7 @@ struct member {
   uv_timer_t look;
   uint64_t look_ms;
   bool found;
+  bool seen; /* a place has been read, though perhaps of no use */
   struct gy_place place;
   char reason[GY_FAIL_TEXT]; /* why the last look or dial failed */
   struct gy_dial *dial;
@@ -235,6 +236,10 @@ static void list_missing(const struct gy_bootstrap *b, char *out, size_t capacit
 
 static gyre_status fail_missing(struct gy_bootstrap *b) {
   char missing[256], whose[64] = "", refused[256], more[320] = "";
+  const char *alone = b->secret.len > 0 || b->settings.insecure
+                          ? ""
+                          : " Rank 0 has no secret, so only ranks of its own host can: set "
+                            "GYRE_SECRET or GYRE_SECRET_FILE on every rank.";
   int n;
   list_missing(b, missing, sizeof missing, &n);
   if (b->root.hasty != 0)
@@ -246,9 +251,9 @@ static gyre_status fail_missing(struct gy_bootstrap *b) {
   return gy_fail(
       GYRE_ERR_TIMEOUT,
       "%s %s of %d did not come to %s within %llu ms%s%s; were they started, and can they reach "
-      "rank 0?",
+      "rank 0?%s",
       n == 1 ? "rank" : "ranks", missing, b->nranks, b->rv.text,
-      (unsigned long long)(b->deadline - b->began), whose, more);
+      (unsigned long long)(b->deadline - b->began), whose, more, alone);
 }
 
 static void on_root_timer(uv_timer_t *timer) {
@@ -713,8 +718,8 @@ static gyre_status dial(struct gy_bootstrap *b) {
     if (target.n_candidate == 0)
       return gy_fail(
           GYRE_ERR_SYS,
-          "rank 0 (%s) advertises no address that another host can reach; it needs a secret and an "
-          "interface other than loopback",
+          "rank 0 (%s) is on another host and listens on loopback only; set GYRE_SECRET or "
+          "GYRE_SECRET_FILE on every rank, and let GYRE_IFACE, if set, match more than loopback",
           b->rv.text);
   }
   uint64_t left = left_ms(b);
@@ -732,9 +737,15 @@ static void on_looked(struct gy_bootstrap *b, gyre_status status, const struct g
     m->place = *place;
     status = dial(b);
     if (status != GYRE_OK) m->found = false;
-    if (status == GYRE_ERR_SYS) status = GYRE_IN_PROGRESS; /* the next content may be better */
+    if (status == GYRE_ERR_SYS) { /* the next content may be better */
+      if (!m->seen) gy_log(GY_LOG_WARN, "rank %d is still looking: %s", b->rank, gyre_last_error());
+      status = GYRE_IN_PROGRESS;
+      keep_reason(b);
+    }
+    m->seen = true;
+  } else if (status == GYRE_IN_PROGRESS && !m->dial && !m->seen) {
+    keep_reason(b); /* why a place was of no use tells more than that there is none any more */
   }
-  if (status == GYRE_IN_PROGRESS && !m->dial) keep_reason(b);
   if (status != GYRE_OK && status != GYRE_IN_PROGRESS) {
     member_fail(b, status);
   } else if (left_ms(b) == 0 && !m->dial) {

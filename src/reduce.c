@@ -191,11 +191,12 @@ static const struct gy_kernels *current(void) {
 gyre_status gy_reduce_use(const char *isa) {
   const struct gy_kernels *found = strcmp(isa, "auto") == 0 ? best() : NULL;
   char names[64] = "auto";
+  size_t len = strlen(names);
   for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
     if (!levels[i].offered()) continue;
     const char *name = levels[i].kernels->isa;
     if (strcmp(isa, name) == 0) found = levels[i].kernels;
-    strcat(strcat(names, ", "), name);
+    len += gy_format(names + len, sizeof names - len, ", %s", name);
   }
   if (found == NULL) {
     return gy_fail(GYRE_ERR_ARG, "this CPU has no reduction kernels named \"%s\": use one of %s",

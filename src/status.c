@@ -47,7 +47,7 @@ static size_t format_cut(char *out, size_t capacity, const char *fmt, va_list ar
   return capacity - 1;
 }
 
-gyre_status gy_fail(gyre_status status, const char *fmt, ...) {
+gyre_status gy_fail_format(gyre_status status, const char *fmt, ...) {
   int saved_errno = errno;
   char text[TEXT_MAX];
   va_list args;
@@ -59,7 +59,7 @@ gyre_status gy_fail(gyre_status status, const char *fmt, ...) {
   return status;
 }
 
-gyre_status gy_fail_errno(gyre_status status, int sys_errno, const char *fmt, ...) {
+gyre_status gy_fail_errno_format(gyre_status status, int sys_errno, const char *fmt, ...) {
   int saved_errno = errno;
   char reason[128], suffix[192], text[TEXT_MAX];
   gy_format(suffix, sizeof suffix, ": %s (errno %d)", strerror_r(sys_errno, reason, sizeof reason),
@@ -75,7 +75,7 @@ gyre_status gy_fail_errno(gyre_status status, int sys_errno, const char *fmt, ..
   return status;
 }
 
-gyre_status gy_fail_text(gyre_status status, const char *text) {
+gyre_status gy_fail_copy(gyre_status status, const char *text) {
   if (text != last_error) keep(text);
   return status;
 }

@@ -303,6 +303,7 @@ gyre_status gy_verify(const struct gy_program *const *programs, const struct gy_
   if (options->slices < 1 || options->slices > 4 || options->window < 1)
     return gy_fail(GYRE_ERR_ARG, "verify with %u slices per chunk (1..4) and a window of %u (1..)",
                    options->slices, options->window);
+  if (programs[0] == NULL) return gy_fail(GYRE_ERR_ARG, "verify without the program of rank 0");
   unsigned chunks = programs[0]->n_chunk;
   if (programs[0]->layout == GY_BLOCK)
     return verify_count(programs, keys, options, (size_t)options->slices * GY_MODEL_LINE);

@@ -160,15 +160,14 @@ show() { # RANK
   tail -n 8 "$dir/out.$1" "$dir/err.$1" 2>/dev/null | sed 's/^/  /'
 }
 
-# Every rank that ran ended well, with checked rows, and nothing was warned of.
+# all_well [ROWS]: every rank that ran ended well and warned of nothing, and rank 0 shows the rows.
 all_well() {
   local rank
   for rank in "${!pid_of[@]}"; do
     if [ "${status_of[$rank]}" != 0 ]; then bad "rank $rank failed"; show "$rank"
     elif [ -s "$dir/err.$rank" ]; then bad "rank $rank complains"; show "$rank"; fi
   done
-  [ -n "${status_of[0]-}" ] || return
-  grep -qE '^ +262144 ' "$dir/out.0" || { bad "rank 0 shows no row of 256 KiB"; show 0; }
+  [ "$(grep -cE '^ +[0-9]+ .* f32 ' "$dir/out.0")" = "${1:-5}" ] || { bad "rank 0 does not show ${1:-5} rows"; show 0; }
 }
 
 # all_fail TEXT...: every rank that ran ended with a failure (and none was ended by the time limit) that has all the texts.

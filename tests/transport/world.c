@@ -24,6 +24,7 @@ void gy_on_xfer_done(struct gy_link *l, struct gy_xfer *x) {
 void gy_on_link_down(struct gy_link *l, gyre_status why, int sys_errno) {
   struct end *e = l->end;
   e->downs++;
+  e->world->told++;
   e->why = why;
   e->sys_errno = sys_errno;
   gy_format(e->text, sizeof e->text, "%s", gyre_last_error());
@@ -33,6 +34,7 @@ void gy_on_mismatch(struct gy_link *l, const struct gy_descriptor *mine,
                     const struct gy_descriptor *theirs) {
   struct end *e = l->end;
   e->mismatches++;
+  e->world->told++;
   e->mine = *mine;
   e->theirs = *theirs;
 }
@@ -40,6 +42,7 @@ void gy_on_mismatch(struct gy_link *l, const struct gy_descriptor *mine,
 void gy_on_unclaimed(struct gy_link *l, const struct gy_descriptor *theirs) {
   struct end *e = l->end;
   e->unclaimed++;
+  e->world->told++;
   e->theirs = *theirs;
 }
 
@@ -130,7 +133,7 @@ void end_close(struct end *e, bool graceful) {
 /* --------------------------------------------------------------------------------- progress --- */
 
 void world_step(struct world *w) {
-  unsigned moved = 0;
+  unsigned moved = 0, told = w->told;
   bool quiet = !w->spin;
   for (int r = 0; r < w->roster.nranks; r++) {
     if (w->rank[r].tl) moved += w->ops->poll(w->rank[r].tl, w->spin);
@@ -139,7 +142,8 @@ void world_step(struct world *w) {
     if (w->rank[r].tl) quiet &= w->ops->arm(w->rank[r].tl);
   }
   w->turns++;
-  uv_run(&w->loop, quiet && !moved ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+  bool sleep = quiet && !moved && w->told == told;
+  uv_run(&w->loop, sleep ? UV_RUN_ONCE : UV_RUN_NOWAIT);
 }
 
 static void on_wake(uv_timer_t *t) { *(bool *)t->data = true; }

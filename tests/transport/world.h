@@ -59,7 +59,8 @@ struct world {
   struct rank rank[WORLD_MAX_RANKS];
   struct gy_descriptor call; /* what links start with */
   struct end end[WORLD_MAX_ENDS];
-  unsigned n_end, turns; /* turns: how often the loop has run */
+  unsigned n_end, told;  /* told: how often a link was reported down or mismatched */
+  unsigned turns;        /* of the loop */
 };
 
 void world_open(struct world *w, const struct gy_tl_ops *ops, int nranks, uint32_t window);

@@ -12,7 +12,7 @@
 #define MAX_BUCKET_BYTES ((size_t)4 << 20)
 
 size_t buckets_default_bytes(size_t count) {
-  size_t bytes = count * sizeof(float) / 8 / 1024 * 1024;
+  size_t bytes = count * sizeof(float) / 4 / 1024 * 1024;
   if (bytes < MIN_BUCKET_BYTES) return MIN_BUCKET_BYTES;
   return bytes < MAX_BUCKET_BYTES ? bytes : MAX_BUCKET_BYTES;
 }

@@ -31,7 +31,7 @@ struct buckets {
   double waited;          /* seconds spent in gyre_wait since creation: what was not overlapped */
 };
 
-/* A bucket's size in bytes when the user names none: an eighth of the array, between 32 KiB (below
+/* A bucket's size in bytes when the user names none: a quarter of the array, between 32 KiB (below
  * it latency counts more than bandwidth) and 4 MiB (above it nothing is gained). It is a rule and
  * not a measurement because the cuts decide the order of summation: a measured size would give
  * other last bits in every run. */

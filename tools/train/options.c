@@ -65,7 +65,7 @@ void options_help(FILE *to) {
       "  --lr X          learning rate of the first step; falls to 0 along a line (0.05)\n"
       "  --momentum X    0 <= X < 1 (0.9)\n"
       "  --hidden A,B..  sizes of the hidden layers, at most 8 (256,128)\n"
-      "  --bucket-kb N   size of a gradient bucket in KiB (automatic: an eighth of the gradients,\n"
+      "  --bucket-kb N   size of a gradient bucket in KiB (automatic: a quarter of the gradients,\n"
       "                  32 to 4096)\n"
       "  --seed N        of the initial weights and the order of samples (1)\n"
       "  --threads N     OpenBLAS threads per rank (1)\n"
