@@ -369,23 +369,48 @@ static bool on_our_subnet(const struct gy_address *a, const struct interface *al
   return false;
 }
 
-size_t gy_address_order(const struct gy_address *from, size_t n, bool same_host,
-                        struct gy_address out[GY_ADDRESS_MAX]) {
+/* Another host's address that is ours too, as those of container bridges often are: it leads back here. */
+static bool is_ours(const struct gy_address *a, const struct interface *all, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    size_t len;
+    (void)host_bytes(a, &len);
+    if (same_subnet(a, &all[i].address, (unsigned)(8 * len))) return true;
+  }
+  return false;
+}
+
+/* Moves the interfaces that GYRE_IFACE takes to the front; returns how many. */
+static size_t chosen_first(const struct gy_settings *s, struct interface *all, size_t n) {
+  struct filter filter;
+  size_t chosen = 0;
+  if (parse_filter(s->iface, &filter) != GYRE_OK) return n;
+  for (size_t i = 0; i < n; i++) {
+    if (!filter_takes(&filter, &all[i])) continue;
+    struct interface taken = all[i];
+    all[i] = all[chosen];
+    all[chosen++] = taken;
+  }
+  return chosen;
+}
+
+size_t gy_address_order(const struct gy_settings *s, const struct gy_address *from, size_t n,
+                        bool same_host, struct gy_address out[GY_ADDRESS_MAX]) {
   enum { FIRST, MIDDLE, LAST };
   struct interface *all = NULL;
   size_t total = 0, used = 0;
   if (interfaces(&all, &total) != GYRE_OK)
     total = 0; /* then nothing counts as near; the order is still legal */
+  size_t chosen = chosen_first(s, all, total);
   for (int class = FIRST; class <= LAST; class ++) {
     for (size_t i = 0; i < n && used < GY_ADDRESS_MAX; i++) {
       struct gy_address a = from[i];
       bool loopback = gy_address_is_loopback(&a);
       int mine;
       if (loopback && !same_host) continue;
-      if (!same_host && !adopt_scope(&a, all, total)) continue;
+      if (!same_host && !adopt_scope(&a, all, chosen)) continue;
       if (loopback) mine = FIRST;
-      else if (gy_address_is_link_local(&a)) mine = LAST;
-      else mine = !same_host && on_our_subnet(&a, all, total) ? FIRST : MIDDLE;
+      else if (gy_address_is_link_local(&a) || (!same_host && is_ours(&a, all, total))) mine = LAST;
+      else mine = !same_host && on_our_subnet(&a, all, chosen) ? FIRST : MIDDLE;
       if (mine == class) out[used++] = a;
     }
   }

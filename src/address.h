@@ -47,10 +47,11 @@ gyre_status gy_address_choose(const struct gy_settings *s, bool has_secret,
                               struct gy_address out[GY_ADDRESS_MAX], size_t *n);
 /* One line for each interface address, for gyre-info and error texts: "eth0 10.0.0.1/24 up, lo 127.0.0.1/8 up". */
 size_t gy_address_list(char *out, size_t capacity);
-/* Orders a peer's addresses for dialling from here: same host: loopback first; other host: never loopback, those of
- * a subnet we are on first, link-local last. Returns how many are left. */
-size_t gy_address_order(const struct gy_address *from, size_t n, bool same_host,
-                        struct gy_address out[GY_ADDRESS_MAX]);
+/* Orders a peer's addresses for dialling from here: same host: loopback first; other host: never loopback, those of a
+ * subnet we are on (by an interface that settings->iface takes) first, link-local ones and those that we have, too, last.
+ * Returns how many are left. */
+size_t gy_address_order(const struct gy_settings *s, const struct gy_address *from, size_t n,
+                        bool same_host, struct gy_address out[GY_ADDRESS_MAX]);
 
 /* 16 bytes that are equal for two processes exactly if they share a kernel boot and a network namespace. */
 void gy_host_id(uint8_t out[16]);

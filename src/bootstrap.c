@@ -714,7 +714,8 @@ static gyre_status dial(struct gy_bootstrap *b) {
     uint8_t here[16];
     gy_host_id(here);
     bool same_host = memcmp(here, m->place.host, sizeof here) == 0;
-    target.n_candidate = gy_address_order(m->place.address, m->place.n_address, same_host, candidate);
+    target.n_candidate = gy_address_order(&b->settings, m->place.address, m->place.n_address,
+                                          same_host, candidate);
     if (target.n_candidate == 0)
       return gy_fail(
           GYRE_ERR_SYS,

@@ -312,13 +312,14 @@ static void attempt_event(uv_poll_t *poll, int status, int events) {
   attempt_pump(a);
 }
 
-/* With GYRE_IFACE, connections to other hosts leave from there. 0 or an errno. */
+/* With GYRE_IFACE, connections to other hosts leave from there, except to the rendezvous: that is where the operator said,
+ * perhaps on a management network, where an answer to another network's address may be dropped. 0 or an errno. */
 static int bind_source(const struct gy_dial *d, int fd, const struct gy_address *to) {
   const struct gy_settings *settings = d->net->settings;
   struct gy_address from[GY_ADDRESS_MAX];
   size_t n = 0;
   int on = 1;
-  if (settings->iface[0] == '\0' || gy_address_is_loopback(to)) return 0;
+  if (settings->iface[0] == '\0' || d->host[0] != '\0' || gy_address_is_loopback(to)) return 0;
   if (gy_address_choose(settings, d->secret.len != 0, from, &n) != GYRE_OK) return EADDRNOTAVAIL;
   for (size_t i = 0; i < n; i++) {
     if (from[i].sa.any.sa_family != to->sa.any.sa_family || gy_address_is_loopback(&from[i]) ||

@@ -25,10 +25,12 @@
 
 #include "status.h"
 
-#define IDLE_TAKEOVER_MS 5    /* without a driver for so long, the background thread takes the slot */
+#define IDLE_TAKEOVER_MS 5    /* without a driver for so long, the background thread takes the slot ... */
+#define BUSY_TAKEOVER_MS 1    /* ... or for so long, with operations in flight: somebody polls by gyre_test, or has stopped to */
 #define SLEEP_MAX_MS 1000     /* no sleep is longer, so no wait is without a deadline */
 #define UV_EVERY 32           /* passes of a spinning driver between turns of the libuv loop */
-#define YIELDS_PER_SPIN 50    /* when ranks exceed cores */
+#define YIELDS_PER_SPIN 50    /* when ranks exceed cores ... */
+#define YIELD_MAX_NS 2000000  /* ... and no longer, as beside busy strangers every yield costs their turns: sleepers come first */
 
 struct waiter { /* a thread in gy_loop_wait, or the background thread; on its stack */
   struct waiter *next;
@@ -45,7 +47,7 @@ struct gy_loop {
   struct gy_source *sources;
   struct gy_command *deferred, **deferred_tail;
   bool deferring; /* somebody is running deferred commands */
-  int busy;
+  atomic_int busy;
   unsigned turn; /* passes until libuv's next turn */
   uint64_t now, last_pass;
 
@@ -72,7 +74,7 @@ bool gy_loop_in_callback(void) { return in_callback; }
 uv_loop_t *gy_loop_uv(struct gy_loop *l) { return &l->uv; }
 uint64_t gy_loop_now(const struct gy_loop *l) { return l->now; }
 uint64_t gy_loop_last_pass(const struct gy_loop *l) { return l->last_pass; }
-void gy_loop_busy(struct gy_loop *l, int delta) { l->busy += delta; }
+void gy_loop_busy(struct gy_loop *l, int delta) { atomic_fetch_add(&l->busy, delta); }
 void gy_loop_yield(struct gy_loop *l, bool on) { atomic_store(&l->yield, on); }
 void gy_loop_turn(struct gy_loop *l) { l->turn = 0; }
 
@@ -210,6 +212,13 @@ static int sleep_ms(struct gy_loop *l, int64_t deadline_ns) {
   return ms;
 }
 
+/* With slot_lock held. It is parked, or still asleep in poll() from when it was the driver before. */
+static void give_to_background(struct gy_loop *l) {
+  l->driver = &l->background;
+  pthread_cond_signal(&l->background.cond);
+  wake_driver(l);
+}
+
 /* A pass by a thread that is not the driver: it must leave nothing behind that a sleeping driver would miss. */
 static void visit(struct gy_loop *l, bool will_wait) {
   run_posted(l);
@@ -221,8 +230,7 @@ static void visit(struct gy_loop *l, bool will_wait) {
   bool wake = events || !quiet || earlier;
   pthread_mutex_lock(&l->slot_lock);
   if (!l->driver && l->busy > 0 && l->has_thread) {
-    l->driver = &l->background;
-    pthread_cond_signal(&l->background.cond);
+    give_to_background(l);
   } else if (wake && l->driver) {
     wake_driver(l);
   } else if (wake && !l->has_thread) {
@@ -259,23 +267,34 @@ static void run_deferred(struct gy_loop *l) {
   l->deferring = false;
 }
 
-/* Called by the driver `me`, with the lock held, after arm() allowed it. */
-static void sleep_until(struct gy_loop *l, struct waiter *me, int64_t deadline_ns) {
+static bool is_driver(struct gy_loop *l, const struct waiter *me) {
+  pthread_mutex_lock(&l->slot_lock);
+  bool mine = l->driver == me;
+  pthread_mutex_unlock(&l->slot_lock);
+  return mine;
+}
+
+/* Called by the driver `me`, with the lock held, after arm() allowed it. False: a caller has taken the slot from the background
+ * thread meanwhile; then the lock is not held, so that the two do not queue for it. */
+static bool sleep_until(struct gy_loop *l, struct waiter *me, int64_t deadline_ns) {
   int wake_fd = me == &l->background ? l->background_fd : l->wake_fd;
   struct pollfd fds[2] = { { uv_backend_fd(&l->uv), POLLIN, 0 }, { wake_fd, POLLIN, 0 } };
   int ms = sleep_ms(l, deadline_ns);
   atomic_store(&me->asleep, true);
   pthread_mutex_unlock(&l->lock);
   atomic_thread_fence(memory_order_seq_cst);
-  if (!atomic_load(&l->posted)) poll(fds, 2, ms);
+  if (!atomic_load(&l->posted) && is_driver(l, me)) poll(fds, 2, ms);
   atomic_store(&me->asleep, false);
   if (fds[1].revents) unring(wake_fd);
+  if (!is_driver(l, me)) return false;
   pthread_mutex_lock(&l->lock);
+  return true;
 }
 
 /* --------------------------------------------------------------------------- the driver --- */
 
-static void hand_over(struct gy_loop *l, bool work_left) {
+/* to_background: work is left that nobody may come back for soon. */
+static void hand_over(struct gy_loop *l, bool to_background) {
   pthread_mutex_lock(&l->slot_lock);
   struct waiter *next = NULL;
   for (struct waiter *w = l->sleeping; w && !l->thread_only; w = w->next) {
@@ -285,9 +304,8 @@ static void hand_over(struct gy_loop *l, bool work_left) {
     next->promoted = true;
     l->driver = next;
     pthread_cond_signal(&next->cond);
-  } else if (l->has_thread && (work_left || l->thread_only)) {
-    l->driver = &l->background;
-    pthread_cond_signal(&l->background.cond);
+  } else if (l->has_thread && to_background) {
+    give_to_background(l);
   } else {
     l->driver = NULL;
   }
@@ -311,7 +329,7 @@ static void drive(struct gy_loop *l, struct waiter *me, int64_t deadline_ns) {
     if (deadline_ns >= 0 && now >= deadline_ns) break;
     if (spin_until < 0) spin_until = now + l->spin_ns;
     bool yield = atomic_load_explicit(&l->yield, memory_order_relaxed);
-    if (now < spin_until || (yield && l->spin_ns > 0 && yields < YIELDS_PER_SPIN)) {
+    if (now < spin_until || (yield && l->spin_ns > 0 && yields < YIELDS_PER_SPIN && now < spin_until + YIELD_MAX_NS)) {
       if (!yield) {
         relax();
         continue;
@@ -323,7 +341,7 @@ static void drive(struct gy_loop *l, struct waiter *me, int64_t deadline_ns) {
       continue;
     }
     if (arm(l) && !atomic_load_explicit(done, memory_order_acquire)) {
-      sleep_until(l, me, deadline_ns);
+      (void)sleep_until(l, me, deadline_ns); /* nobody takes the slot from a caller */
     }
     spin_until = -1;
     yields = 0;
@@ -336,7 +354,7 @@ static void drive(struct gy_loop *l, struct waiter *me, int64_t deadline_ns) {
 /* Takes the slot if it is free or the background thread's, which then lets go. */
 static bool take_slot(struct gy_loop *l, struct waiter *me) {
   if (l->thread_only || (l->driver && l->driver != &l->background)) return false;
-  if (l->driver == &l->background) ring(l->background_fd);
+  wake_driver(l); /* the background thread, if it has the slot and sleeps: so that it lets go */
   l->driver = me;
   atomic_fetch_add_explicit(&l->drives, 1, memory_order_relaxed);
   return true;
@@ -396,7 +414,7 @@ void gy_loop_progress(struct gy_loop *l) {
   atomic_int never = 0;
   struct waiter me = { .done = &never };
   pthread_mutex_lock(&l->slot_lock);
-  bool driver = !l->driver && take_slot(l, &me); /* the background thread does as well */
+  bool driver = take_slot(l, &me);
   pthread_mutex_unlock(&l->slot_lock);
   if (!driver) return;
   pthread_mutex_lock(&l->lock);
@@ -411,7 +429,7 @@ void gy_loop_progress(struct gy_loop *l) {
     timerfd_settime(l->timer_fd, 0, &at, NULL);
   }
   if (!quiet) ring(l->wake_fd);
-  hand_over(l, l->busy > 0 || l->deferred);
+  hand_over(l, false); /* who polls comes back; if not, the background thread takes the slot by itself */
   unlock(l);
 }
 
@@ -447,11 +465,8 @@ static void drive_in_background(struct gy_loop *l) {
     pass(l, false);
     if (l->deferred) run_deferred(l);
     bool quiet = arm(l);
-    pthread_mutex_lock(&l->slot_lock);
-    bool mine = l->driver == &l->background;
-    pthread_mutex_unlock(&l->slot_lock);
-    if (!mine || atomic_load(&l->stop)) break;
-    if (quiet) sleep_until(l, &l->background, -1);
+    if (!is_driver(l, &l->background) || atomic_load(&l->stop)) break;
+    if (quiet && !sleep_until(l, &l->background, -1)) return;
   }
   unlock(l);
 }
@@ -467,7 +482,7 @@ static void *background_main(void *arg) {
       pthread_mutex_lock(&l->slot_lock);
       continue;
     }
-    int64_t at = now_ns() + (int64_t)IDLE_TAKEOVER_MS * 1000000;
+    int64_t at = now_ns() + (int64_t)(l->busy > 0 ? BUSY_TAKEOVER_MS : IDLE_TAKEOVER_MS) * 1000000;
     struct timespec ts;
     until(&ts, at);
     pthread_cond_timedwait(&l->background.cond, &l->slot_lock, &ts);

@@ -15,11 +15,12 @@ perf=$1/tools/gyre-perf
 export TMPDIR=$dir
 for name in $(compgen -e | grep -E '^GYRE_'); do unset "$name"; done
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT
-failed=0 test=set-up
+failed=0 test=
 declare -A env_of pid_of status_of
 
 bad() { echo "FAILED: $test: $*"; failed=1; }
 skip() { echo "skipped: $*"; exit 77; }
+title() { test=$1; printf '%4d s  %s\n' "$SECONDS" "$1"; }
 now_ms() { local t=${EPOCHREALTIME/[.,]/}; echo $((t / 1000)); }
 
 lab_down() {
@@ -31,15 +32,21 @@ lab_down() {
   rm -rf "$dir"
 }
 
-# at HOST COMMAND...: there, under the host's own name and its own /etc/hosts. HOST is a number or "switch".
-at() {
-  local host=$1
-  shift
-  ip netns exec "$lab-$host" unshare --uts bash -c '
+# enter HOST: sets `into`, which runs a command there, under the host's own name and its own /etc/hosts. HOST is a number or
+# "switch".
+enter() {
+  into=(ip netns exec "$lab-$1" unshare --uts bash -c '
     echo "host$1" >/proc/sys/kernel/hostname
     [ ! -e "$2" ] || mount --bind "$2" /etc/hosts
     shift 2
-    exec "$@"' - "$host" "$dir/hosts.$host" "$@"
+    exec "$@"' - "$1" "$dir/hosts.$1")
+}
+
+at() { # HOST COMMAND...
+  local into
+  enter "$1"
+  shift
+  "${into[@]}" "$@"
 }
 
 # Without duplicate address detection, so that addresses are there at once; they survive a link that goes down.
@@ -117,12 +124,14 @@ small=(all_reduce -b 4 -e 256K -f 16 -n 2 -w 1 --check)
 
 # begin RANK HOST WORLD [VAR=VALUE...] -- COMMAND...: in the background; env_of[RANK] holds more variables, of this rank alone.
 begin() {
-  local rank=$1 host=$2 world=$3 vars=()
+  local rank=$1 world=$3 vars=() into
+  enter "$2"
   shift 3
   while [ "$1" != -- ]; do vars+=("$1"); shift; done
   shift
-  at "$host" env GYRE_RANK="$rank" GYRE_WORLD_SIZE="$world" "${vars[@]}" ${env_of[$rank]-} timeout -k 2 "${limit:-90}" "$@" \
-    >"$dir/out.$rank" 2>"$dir/err.$rank" </dev/null &
+  # A simple command, so that its process is the one that the shell knows.
+  "${into[@]}" env GYRE_RANK="$rank" GYRE_WORLD_SIZE="$world" "${vars[@]}" ${env_of[$rank]-} \
+    timeout -k 2 "${limit:-90}" "$@" >"$dir/out.$rank" 2>"$dir/err.$rank" </dev/null &
   pid_of[$rank]=$!
 }
 

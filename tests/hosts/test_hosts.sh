@@ -8,36 +8,36 @@ secret=GYRE_SECRET=between-hosts
 uneven="1 2 1 3" # two ranks on host 1, and not next to each other
 v4=GYRE_RENDEZVOUS=tcp://10.99.0.1:7000
 
-test="rendezvous by IPv4"
+title "rendezvous by IPv4"
 job "$uneven" $secret $v4
 all_well
 
-test="rendezvous by IPv6"
+title "rendezvous by IPv6"
 job "2 1 3 1" $secret "GYRE_RENDEZVOUS=tcp://[fd99::2]:7000"
 all_well
 
-test="rendezvous by name"
+title "rendezvous by name"
 # On host 1 the name means 127.0.1.1, where nobody else can come.
 job "$uneven" $secret GYRE_RENDEZVOUS=tcp://host1:7000
 all_well
 
-test="rendezvous by a file"
+title "rendezvous by a file"
 job "$uneven" $secret "GYRE_RENDEZVOUS=file://$dir/meet"
 all_well
 [ ! -e "$dir/meet" ] || bad "the file is left"
 
-test="the secret in a file"
+title "the secret in a file"
 echo between-hosts >"$dir/secret"
 chmod 600 "$dir/secret"
 job "$uneven" "GYRE_SECRET_FILE=$dir/secret" $v4
 all_well
 
-test="one secret from the environment, the others from the file"
+title "one secret from the environment, the others from the file"
 env_of=([0]=$secret [1]="GYRE_SECRET_FILE=$dir/secret" [2]="GYRE_SECRET_FILE=$dir/secret")
 job "2 1 3" GYRE_RENDEZVOUS=tcp://10.99.0.2:7000
 all_well
 
-test="torchrun's variables"
+title "torchrun's variables"
 # The agent itself owns MASTER_PORT, so the port after it is used; here the agent is played by nobody at all.
 for address in 10.99.0.1 fd99::1 host1; do
   for rank in 0 1 2 3; do env_of[$rank]="RANK=$rank LOCAL_RANK=0"; done
@@ -48,29 +48,29 @@ done
 
 # ----------------------------------------------------------------------------------------------------------------- secrets ---
 
-test="no secret"
+title "no secret"
 job "$uneven" $v4
 all_fail "set GYRE_SECRET or GYRE_SECRET_FILE on every rank"
 within 15000
 
-test="no secret, torchrun's variables"
+title "no secret, torchrun's variables"
 # Rank 0 cannot know at once: its host's name means loopback there, which needs no secret.
 for rank in 0 1 2; do env_of[$rank]="RANK=$rank"; done
 job "1 2 3" GYRE_CONNECT_TIMEOUT_MS=3000 WORLD_SIZE=3 MASTER_ADDR=host1 MASTER_PORT=29500 -- \
   env -u GYRE_RANK -u GYRE_WORLD_SIZE "$perf" "${small[@]}"
 all_fail "set GYRE_SECRET or GYRE_SECRET_FILE on every rank"
 
-test="no secret, rendezvous by a file"
+title "no secret, rendezvous by a file"
 job "1 2 3" GYRE_CONNECT_TIMEOUT_MS=3000 "GYRE_RENDEZVOUS=file://$dir/meet"
 all_fail "set GYRE_SECRET or GYRE_SECRET_FILE on every rank"
 
-test="no secret, and asked to do without"
+title "no secret, and asked to do without"
 job "$uneven" GYRE_INSECURE=1 $v4
 all_well
 job "$uneven" GYRE_INSECURE=1 "GYRE_RENDEZVOUS=file://$dir/meet"
 all_well
 
-test="a secret on some ranks only"
+title "a secret on some ranks only"
 env_of=([0]=$secret [1]=$secret)
 job "$uneven" $v4 GYRE_CONNECT_TIMEOUT_MS=3000
 all_fail
@@ -79,7 +79,7 @@ rank_fails 1 "ranks 2-3 of 4 did not come"
 rank_fails 2 "set GYRE_SECRET or GYRE_SECRET_FILE on every rank"
 rank_fails 3 "set GYRE_SECRET or GYRE_SECRET_FILE on every rank"
 
-test="different secrets"
+title "different secrets"
 env_of=([0]=$secret [1]=$secret [2]=$secret [3]=GYRE_SECRET=other)
 job "$uneven" $v4 GYRE_CONNECT_TIMEOUT_MS=3000
 all_fail "secret"
@@ -108,32 +108,33 @@ goes_over() {
   done
 }
 
-test="the interface, by name"
+title "the interface, by name"
 goes_over eth1 "1 2 3" $secret GYRE_IFACE=eth1 $v4
 goes_over eth0 "1 2 3" $secret GYRE_IFACE=eth0 GYRE_RENDEZVOUS=tcp://192.168.77.1:7000
 
-test="the interface, by network"
+title "the interface, by network"
 goes_over eth0 "1 2 3" $secret GYRE_IFACE=192.168.77.0/24 GYRE_RENDEZVOUS=tcp://192.168.77.1:7000
 goes_over eth1 "1 2 3" $secret GYRE_IFACE=fd99::/64 "GYRE_RENDEZVOUS=file://$dir/meet"
 
-test="the interface, without an address but the link-local one"
-links up eth2
-for host in 1 2 3; do ip -n "$lab-$host" address flush dev eth0 scope global; done
-goes_over eth0 "1 2 3" $secret GYRE_IFACE=eth0 "GYRE_RENDEZVOUS=file://$dir/meet"
-for host in 1 2 3; do ip -n "$lab-$host" address add 192.168.77.$host/24 dev eth0; done
-links down eth2
+title "the interface, without an address but the link-local one"
+for host in 1 2 3; do ip -n "$lab-$host" address flush dev eth1 scope global; done
+goes_over eth1 "1 2 3" $secret GYRE_IFACE=eth1 "GYRE_RENDEZVOUS=file://$dir/meet"
+for host in 1 2 3; do
+  ip -n "$lab-$host" address add 10.99.0.$host/24 dev eth1
+  ip -n "$lab-$host" address add fd99::$host/64 dev eth1
+done
 
-test="meeting on the management network, data on the other"
+title "meeting on the management network, data on the other"
 # Reverse path filtering, which is strict on many systems, drops what comes in on one interface from the other's network.
 for host in 1 2 3; do at $host bash -c 'echo 1 | tee /proc/sys/net/ipv4/conf/{all,eth0,eth1}/rp_filter >/dev/null'; done
 goes_over eth1 "1 2 3" $secret GYRE_IFACE=eth1 GYRE_RENDEZVOUS=tcp://192.168.77.1:7000
 
-test="the interface chosen on one host only"
+title "the interface chosen on one host only"
 env_of=([1]=GYRE_IFACE=eth1)
 goes_over eth1 "1 2 3" $secret GYRE_RENDEZVOUS=tcp://192.168.77.1:7000
 for host in 1 2 3; do at $host bash -c 'echo 0 | tee /proc/sys/net/ipv4/conf/{all,eth0,eth1}/rp_filter >/dev/null'; done
 
-test="an interface that matches nothing"
+title "an interface that matches nothing"
 job "1 2" $secret $v4 GYRE_IFACE=eth7 GYRE_CONNECT_TIMEOUT_MS=3000
 all_fail "GYRE_IFACE=eth7" "eth0 192.168.77.[12]/24 up" "eth1 10.99.0.[12]/24 up" "fd99::[12]/64 up" "cbr0 172.17.0.1/16"
 within 15000
@@ -142,3 +143,96 @@ all_fail "GYRE_IFACE=10.98.0.0/16" "eth1 10.99.0.[12]/24 up"
 job "1 2" $secret $v4 GYRE_IFACE=eth2 GYRE_CONNECT_TIMEOUT_MS=3000
 all_fail "no address that is up matches GYRE_IFACE=eth2" "eth2 10.99.10[12].1/24 down"
 
+# ------------------------------------------------------------------------------------------- addresses that mean many hosts ---
+
+title "a bridge with one address on all hosts, and one port"
+# Whoever dials 172.17.0.1 finds a process of its own host, with the very port of the peer.
+job "1 2 3" $secret GYRE_PORT=7100 "GYRE_RENDEZVOUS=file://$dir/meet"
+all_well
+
+title "the same, where the hosts reach each other through a router"
+# Now the bridge's is the only network that the hosts seem to share.
+links up eth2
+for host in 1 2 3; do ip -n "$lab-$host" route add 10.99.96.0/19 via "10.99.$((100 + host)).254"; done
+links down eth0 eth1
+job "1 2 3" $secret GYRE_PORT=7100 "GYRE_RENDEZVOUS=file://$dir/meet" GYRE_LOG=debug
+for rank in 0 1 2; do
+  [ "${status_of[$rank]}" = 0 ] || { bad "rank $rank failed"; show $rank; }
+  ! grep -E 'to rank [0-9]: .*(172\.17\.0\.1|127\.0\.0\.1|::1\])' "$dir/err.$rank" || bad "rank $rank is connected over that bridge"
+done
+links up eth0 eth1
+links down eth2
+
+title "a stranger behind one of a rank's addresses"
+# Host 2 shares no network with host 1, which reaches it through the router. But on a bridge it has the address that host 3 has
+# on host 1's network: whoever dials that from host 1 meets the wrong rank, which has even the right port.
+links up eth2
+for host in 1 2 3; do ip -n "$lab-$host" route add 10.99.96.0/19 via "10.99.$((100 + host)).254"; done
+links down eth0
+ip -n "$lab-2" link set eth1 down
+ip -n "$lab-2" address add 10.99.0.3/24 dev cbr0
+job "1 2 3" $secret GYRE_PORT=7100 "GYRE_RENDEZVOUS=file://$dir/meet"
+all_well
+ip -n "$lab-2" address delete 10.99.0.3/24 dev cbr0
+links up eth0 eth1
+links down eth2
+
+# ------------------------------------------------------------------------------------------------------------------- ports ---
+
+listeners_are() { # HOST LINES: as `listening` prints them, link-local ones left out
+  local is
+  is=$(listening "$1" | grep -v '^\[fe80:' | tr '\n' ';')
+  [ "$is" = "$2" ] || { last_listeners=$is; return 1; }
+}
+
+listeners_include() { listening "$1" | grep -qxF "$2"; }
+
+title "ports from a range, on the chosen addresses only"
+start_job "1 1 2 -" $secret GYRE_IFACE=eth1 GYRE_PORT=7200-7203 GYRE_RENDEZVOUS=tcp://10.99.0.1:7000
+eventually listeners_are 1 '10.99.0.1 7000;10.99.0.1 7200;10.99.0.1 7201;[fd99::1] 7200;[fd99::1] 7201;' || echo "$last_listeners"
+eventually listeners_are 2 '10.99.0.2 7200;[fd99::2] 7200;' || echo "$last_listeners"
+! listening 1 | grep '^\[fe80:' | grep -vE '%eth1 720[01]$' || bad "a link-local listener elsewhere"
+begin 3 3 4 $secret GYRE_PORT=7300 GYRE_RENDEZVOUS=tcp://10.99.0.1:7000 -- "$perf" "${small[@]}"
+end_job
+all_well
+
+title "one port for the rendezvous and all else"
+env_of=([0]=GYRE_PORT=7000)
+start_job "1 2 -" $secret GYRE_IFACE=10.99.0.0/24 $v4
+eventually listeners_are 1 '10.99.0.1 7000;' || echo "$last_listeners"
+begin 2 3 3 $secret $v4 -- "$perf" "${small[@]}"
+end_job
+all_well
+
+title "without a choice, still no wildcard"
+start_job "1 -" $secret GYRE_RENDEZVOUS=tcp://10.99.0.1:7000
+eventually listeners_include 1 "10.99.0.1 7000"
+! listening 1 | grep -E '^(\*|0\.0\.0\.0|\[::\]) ' || bad "listens on a wildcard address"
+begin 1 2 2 $secret $v4 -- "$perf" "${small[@]}"
+end_job
+all_well
+
+title "a port that is taken"
+job "1 1 2" $secret GYRE_PORT=7400 "GYRE_RENDEZVOUS=file://$dir/meet" GYRE_CONNECT_TIMEOUT_MS=3000
+all_fail
+grep -qE "no port from 7400 to 7400 is free.*give each process of this host a port of its own, or a range, by GYRE_PORT" \
+  "$dir/err.0" "$dir/err.1" || { bad "the taken port is not explained"; show 0; show 1; }
+rank_fails 2
+
+title "the rendezvous port is taken"
+start_job "1 -" $secret $v4
+eventually listeners_include 1 "10.99.0.1 7000"
+first=${pid_of[0]}
+begin 0 1 2 $secret $v4 -- "$perf" "${small[@]}"
+end_job
+all_fail "cannot listen at 10.99.0.1:7000.*another process listens there"
+kill "$first"
+wait "$first"
+
+title "a rendezvous that rank 0's host does not have"
+job "2 1" $secret $v4 GYRE_CONNECT_TIMEOUT_MS=3000
+rank_fails 0 "10.99.0.1 is no address of this machine, which has: .*eth1 10.99.0.2/24"
+rank_fails 1 "10.99.0.1:7000"
+
+[ "$failed" = 0 ] && echo "all well after $SECONDS s"
+exit "$failed"

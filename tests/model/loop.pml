@@ -2,8 +2,8 @@
  * loop.pml - a model of the hand-over in src/loop.c, statement by statement where threads can meet.
  *
  * Callers post a command each, then wait for it, wait with a time-out, test, or leave. A command starts an operation that a
- * packet ends (NETWORK), is done at once (AT_ONCE), is completed by a deferred command (DEFERRED, as destroy is), or ends the
- * operations of all others (ABORTING). Beside them run the background thread and the network.
+ * packet ends (NETWORK), is done at once (AT_ONCE), or is completed by a deferred command (DEFERRED, as destroy is). Beside
+ * them run the background thread and the network.
  *
  * Left out: what the time-outs of sleeps repair. No sleep ends by its time-out here (only waits that have one of their own
  * may), so whatever a sleep of a second would hide shows as a deadlock. What the code does rely on is in the model: without a
@@ -43,7 +43,7 @@
 #define HAS_THREAD true
 #endif
 
-mtype = { NETWORK, AT_ONCE, DEFERRED, ABORTING };
+mtype = { NETWORK, AT_ONCE, DEFERRED };
 mtype kind[CALLERS];
 
 byte lock;       /* its holder + 1 */
@@ -68,6 +68,13 @@ byte driving;    /* callers in drive() */
 byte returned;   /* callers that have nothing more to do */
 
 #define IS_DRIVER_ASLEEP (driver != NOBODY && (asleep & BIT(driver)) != 0)
+
+#define WORK_LEFT (in_flight || deferred)
+
+/* Locals that matter no more, so that states which differ in nothing else are one. */
+inline forget() {
+  d_step { events = false; more = false; quiet = false }
+}
 
 /* The first of a set. */
 #define FIRST(set) ((set) & 1 -> 0 : ((set) & 2 -> 1 : 2))
@@ -104,42 +111,37 @@ inline wake_whom(i) {
 
 /* ------------------------------------------------------------------------------------------ a pass --- */
 
-/* Ends the operations of a set. */
-inline complete(set) {
+/* Runs what was posted and, if `whole`, looks what the network brought. */
+inline pass(me, whole) {
+  atomic {
+    assert(lock == me + 1);
+    events = whole && (in_flight & arrived);
+    ending = (whole -> arrived : 0);
+    more = posted != 0 || events;
+    do
+    :: posted == 0 -> break
+    :: else ->
+      i = FIRST(posted);
+      posted = posted & ~BIT(i);
+      if
+      :: kind[i] == NETWORK -> in_flight = in_flight | BIT(i); registered = registered & ~BIT(i)
+      :: kind[i] == DEFERRED -> deferred = deferred | BIT(i)
+      :: kind[i] == AT_ONCE -> in_flight = in_flight | BIT(i); ending = ending | BIT(i)
+      fi
+    od;
+    ending = ending & in_flight
+  }
   do
-  :: atomic { (in_flight & (set)) == 0 -> i = 0; break }
+  :: atomic { ending == 0 -> i = 0; break }
   :: atomic {
-      (in_flight & (set)) != 0 ->
-      i = FIRST(in_flight & (set));
+      ending != 0 ->
+      i = FIRST(ending);
+      ending = ending & ~BIT(i);
       in_flight = in_flight & ~BIT(i);
-      done = done | BIT(i);
-      events = true
+      done = done | BIT(i)
     }
     wake_whom(i)
   od
-}
-
-inline run_command(c) {
-  if
-  :: kind[c] == NETWORK -> d_step { in_flight = in_flight | BIT(c); registered = registered & ~BIT(c) }
-  :: kind[c] == DEFERRED -> deferred = deferred | BIT(c)
-  :: kind[c] == AT_ONCE -> in_flight = in_flight | BIT(c); complete(BIT(c))
-  :: kind[c] == ABORTING -> in_flight = in_flight | BIT(c); complete(ALL)
-  fi
-}
-
-inline run_posted(me) {
-  atomic { assert(lock == me + 1); todo = posted; posted = 0 }
-  do
-  :: atomic { todo == 0 -> k = 0; break }
-  :: atomic { todo != 0 -> k = FIRST(todo); todo = todo & ~BIT(k); events = true }
-    run_command(k)
-  od
-}
-
-inline pass(me) {
-  run_posted(me);
-  complete(arrived)
 }
 
 #ifdef NO_REST_FOR_DEFERRED
@@ -156,29 +158,24 @@ inline arm(me) {
   }
 }
 
-/* A visit's own events, not those of the pass it may interrupt: the caller has looked at those already. */
-inline visit(me, waits) {
-  events = false;
-  run_posted(me);
+inline visit(me, whole) {
+  pass(me, whole);
   if
-  :: waits
-  :: else ->
-    events = false;
-    pass(me);
+  :: whole ->
     arm(me);
     atomic {
       !slot ->
       if
-      :: driver == NOBODY && HAS_THREAD && (in_flight || deferred) -> driver = BACKGROUND; background_signalled = true
+      :: driver == NOBODY && HAS_THREAD && WORK_LEFT -> driver = BACKGROUND; background_signalled = true
 #ifndef NO_WAKE_BY_VISIT
       :: driver != NOBODY && (events || !quiet) -> wake_driver()
 #endif
       :: else
       fi;
-      quiet = false
+      forget()
     }
-  fi;
-  events = false
+  :: else -> forget()
+  fi
 }
 
 inline unlock(me) {
@@ -189,7 +186,7 @@ inline unlock(me) {
   :: posted != 0 ->
     if
     :: atomic { lock == 0 -> lock = me + 1 }
-      visit(me, false);
+      visit(me, true);
       lock = 0
     :: lock != 0 -> break
     fi
@@ -246,7 +243,6 @@ inline wake_up(me, fd) {
 /* ----------------------------------------------------------------------------------------- the driver --- */
 
 #define WAITERS (sleeping & ~done & ALL)
-#define WORK_LEFT (in_flight || deferred)
 
 inline hand_over(me) {
   atomic {
@@ -273,22 +269,21 @@ inline hand_over(me) {
 }
 
 /* `may_leave`: the wait has a time-out. */
-inline drive(me, may_leave) {
+inline drive(me) {
   atomic { lock == 0 -> lock = me + 1; driving++; assert(driving == 1) }
   do
   :: done & BIT(me) -> break
   :: else ->
-    events = false;
-    pass(me);
-    atomic { more = events; events = false }
+    pass(me, true);
+    atomic { again = more; forget() }
     run_deferred(me);
     if
-    :: may_leave -> more = false; break
-    :: atomic { more -> more = false }
-    :: !more ->
+    :: may_leave -> break
+    :: again
+    :: !again ->
       arm(me);
       if
-      :: atomic { quiet && !(done & BIT(me)) -> quiet = false }
+      :: atomic { quiet && !(done & BIT(me)) -> forget() }
         fall_asleep(me);
         if
         :: look ->
@@ -300,15 +295,16 @@ inline drive(me, may_leave) {
         :: else
         fi;
         wake_up(me, wake_fd)
-      :: else -> quiet = false
+      :: else -> forget()
       fi
     fi
   od;
+  again = false;
   hand_over(me);
   unlock(me)
 }
 
-inline wait(me, may_leave) {
+inline wait(me) {
   if
   :: done & BIT(me)
   :: else ->
@@ -354,7 +350,7 @@ inline wait(me, may_leave) {
     fi;
     if
     :: atomic { mine -> mine = false }
-      drive(me, may_leave)
+      drive(me)
     :: else
     fi
   fi
@@ -365,12 +361,11 @@ inline progress(me) {
   if
   :: atomic { !slot && driver == NOBODY -> driver = me }
     atomic { lock == 0 -> lock = me + 1; driving++; assert(driving == 1); wake_fd = false }
-    events = false;
-    pass(me);
-    events = false;
+    pass(me, true);
+    forget();
     run_deferred(me);
     arm(me);
-    atomic { wake_fd = wake_fd || !quiet; quiet = false }
+    atomic { wake_fd = wake_fd || !quiet; forget() }
     hand_over(me);
     unlock(me)
   :: atomic { !slot && driver != NOBODY -> skip }
@@ -381,29 +376,39 @@ inline post(me, waits) {
   posted = posted | BIT(me);
   if
   :: atomic { lock == 0 -> lock = me + 1 }
-    visit(me, waits);
+    visit(me, !waits);
     unlock(me)
   :: lock != 0 ->
     atomic { !slot -> wake_driver() }
   fi
 }
 
-#define LOCALS byte i, k, todo, called; bool events, quiet, more, look, rung, mine
+#define LOCALS byte i, ending, called; bool events, more, again, quiet, look, rung, mine
 
 proctype caller(byte me) {
   LOCALS;
+  bool waits, may_leave;
   if
-  :: post(me, true)
-  :: post(me, false);
-    if
-    :: wait(me, true)
-    :: progress(me)
-#ifndef NO_THREAD
-    :: goto leave /* what it posted is served without it */
-#endif
-    fi
+  :: waits = true
+  :: waits = false
   fi;
-  wait(me, false);
+  post(me, waits);
+  if
+  :: waits
+  :: !waits -> may_leave = true
+#ifdef NO_THREAD
+  :: !waits -> progress(me)
+#else
+  :: !waits -> goto leave /* what it posted is served without it */
+#endif
+  fi;
+  do
+  :: wait(me);
+    if
+    :: may_leave -> may_leave = false
+    :: else -> break
+    fi
+  od;
   assert(done & BIT(me));
 leave:
   returned++
@@ -416,15 +421,14 @@ proctype background() {
     take(BACKGROUND);
     do
     :: true ->
-      events = false;
-      pass(BACKGROUND);
-      events = false;
+      pass(BACKGROUND, true);
+      forget();
       run_deferred(BACKGROUND);
       arm(BACKGROUND);
       atomic { !slot -> mine = (driver == BACKGROUND) }
       if
-      :: atomic { !mine -> quiet = false; break }
-      :: atomic { mine && quiet -> mine = false; quiet = false }
+      :: atomic { !mine -> forget(); break }
+      :: atomic { mine && quiet -> mine = false; forget() }
         fall_asleep(BACKGROUND);
         if
         :: look ->
@@ -436,7 +440,7 @@ end_poll:
         :: else
         fi;
         wake_up(BACKGROUND, background_fd)
-      :: atomic { mine && !quiet -> mine = false }
+      :: atomic { mine && !quiet -> mine = false; forget() }
       fi
     od;
     unlock(BACKGROUND)
@@ -470,7 +474,6 @@ init {
       :: kind[i] = NETWORK
       :: kind[i] = AT_ONCE
       :: kind[i] = DEFERRED
-      :: kind[i] = ABORTING
       fi
     }
 #ifdef THREAD_ONLY

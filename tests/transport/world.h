@@ -66,6 +66,7 @@ struct world {
 void world_open(struct world *w, const struct gy_tl_ops *ops, int nranks, uint32_t window);
 /* A round: transports with an epoch of their own, on nets that stay. */
 void world_open_transports(struct world *w);
+void world_open_transport(struct world *w, int rank); /* of this rank alone; the other end is made by hand */
 void world_close_transports(struct world *w);
 void world_close(struct world *w);
 /* One pass of every rank, and a turn of the loop: asleep if nobody has anything to do. */

@@ -211,36 +211,60 @@ static void test_list(void **state) {
 
 static void test_order(void **state) {
   (void)state;
+  const struct gy_settings s = with_iface("");
   struct gy_address from[] = {at("169.254.7.7", 1), at("203.0.113.9", 2), at("127.0.0.1", 3),
                               at("2001:db8::9", 4)};
   struct gy_address out[GY_ADDRESS_MAX];
-  assert_int_equal(gy_address_order(from, 4, true, out), 4);
+  assert_int_equal(gy_address_order(&s, from, 4, true, out), 4);
   assert_int_equal(gy_address_port(&out[0]), 3);
   assert_int_equal(gy_address_port(&out[1]), 2);
   assert_int_equal(gy_address_port(&out[2]), 4);
   assert_int_equal(gy_address_port(&out[3]), 1);
-  assert_int_equal(gy_address_order(from, 4, false, out), 3);
+  assert_int_equal(gy_address_order(&s, from, 4, false, out), 3);
   assert_int_equal(gy_address_port(&out[0]), 2);
   assert_int_equal(gy_address_port(&out[1]), 4);
   assert_int_equal(gy_address_port(&out[2]), 1);
-  assert_int_equal(gy_address_order(&from[2], 1, false, out), 0);
+  assert_int_equal(gy_address_order(&s, &from[2], 1, false, out), 0);
   struct gy_address many[20];
   for (size_t i = 0; i < 20; i++) many[i] = at("203.0.113.9", (uint16_t)(100 + i));
-  assert_int_equal(gy_address_order(many, 20, false, out), GY_ADDRESS_MAX);
+  assert_int_equal(gy_address_order(&s, many, 20, false, out), GY_ADDRESS_MAX);
 }
 
+/* A neighbour comes before strangers; an address that we have ourselves cannot be another host's, and comes last. */
 static void test_order_near_first(void **state) {
   (void)state;
   struct gy_settings s = with_iface("");
-  struct gy_address mine[GY_ADDRESS_MAX], out[GY_ADDRESS_MAX], from[2] = {at("203.0.113.9", 1)};
+  struct gy_address mine[GY_ADDRESS_MAX], out[GY_ADDRESS_MAX], from[3];
+  char list[4096], host[GY_ADDRESS_TEXT + 8];
   size_t n = 0;
   assert_int_equal(gy_address_choose(&s, true, mine, &n), GYRE_OK);
   if (n == 0 || gy_address_is_loopback(&mine[0]) || gy_address_is_link_local(&mine[0])) skip();
-  from[1] = mine[0]; /* an address of ours is in a subnet of ours */
-  gy_address_set_port(&from[1], 2);
-  assert_int_equal(gy_address_order(from, 2, false, out), 2);
+  from[0] = mine[0];
+  from[1] = at("203.0.113.9", 0);
+  from[2] = mine[0];
+  if (mine[0].sa.any.sa_family == AF_INET6) from[2].sa.v6.sin6_addr.s6_addr[15] ^= 1;
+  else from[2].sa.v4.sin_addr.s_addr ^= htonl(1);
+  for (uint16_t i = 0; i < 3; i++) gy_address_set_port(&from[i], i);
+  assert_int_equal(gy_address_order(&s, from, 2, false, out), 2);
+  assert_int_equal(gy_address_port(&out[0]), 1);
+  assert_int_equal(gy_address_port(&out[1]), 0);
+
+  gy_address_text(&mine[0], host); /* a subnet of one address has no neighbours */
+  bool v6 = host[0] == '[';
+  host[strlen(host) - strlen(v6 ? "]:0" : ":0")] = '\0';
+  strcat(host, v6 ? "/128" : "/32");
+  gy_address_list(list, sizeof list);
+  if (strstr(list, v6 ? host + 1 : host) != NULL) skip();
+  assert_int_equal(gy_address_order(&s, from, 3, false, out), 3);
   assert_int_equal(gy_address_port(&out[0]), 2);
   assert_int_equal(gy_address_port(&out[1]), 1);
+  assert_int_equal(gy_address_port(&out[2]), 0);
+  /* By another interface than the chosen one nobody is near. */
+  s = with_iface("lo");
+  assert_int_equal(gy_address_order(&s, from, 3, false, out), 3);
+  assert_int_equal(gy_address_port(&out[0]), 1);
+  assert_int_equal(gy_address_port(&out[1]), 2);
+  assert_int_equal(gy_address_port(&out[2]), 0);
 }
 
 /* -------------------------------------------------------------------------------- the host --- */

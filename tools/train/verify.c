@@ -67,4 +67,7 @@ bool verify_passed(const struct verify_result *r) {
   return r->odd_rank < 0 && r->distance < VERIFY_TOLERANCE; /* false for NaN */
 }
 
-void verify_destroy(struct verify *v) { trainer_destroy(&v->alone); }
+void verify_destroy(struct verify *v) {
+  pass_destroy(&v->replay);
+  trainer_destroy(&v->alone);
+}

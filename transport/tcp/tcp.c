@@ -22,23 +22,33 @@ struct early { /* a peer's connection that came before our end was opened */
 
 /* ------------------------------------------------------------------------------- watching --- */
 
+static void on_event(uv_poll_t *handle, int status, int events);
+
+/* The peer's end is noticed on an idle link too; data that nobody has asked for yet is noticed once. */
+static int wanted(const struct tcp_link *l) {
+  return (l->rx.head || !l->readable ? UV_READABLE : 0) | (l->tx_next ? UV_WRITABLE : 0);
+}
+
+static void set_watch(struct tcp_link *l, int events) {
+  if (events) {
+    uv_poll_start(l->watch, events, on_event);
+  } else {
+    uv_poll_stop(l->watch);
+  }
+  l->watched = events;
+}
+
 static void on_event(uv_poll_t *handle, int status, int events) {
   struct tcp_link *l = handle->data;
   if (status < 0 || events & UV_READABLE) l->readable = true; /* the next read will say what is wrong */
   if (status < 0 || events & UV_WRITABLE) l->writable = true;
   if (status < 0) l->watched = 0; /* libuv has stopped the handle */
-  bool idle = (l->readable && !l->rx.head) || (l->writable && !l->tx_next);
-  if (idle) { /* nothing is wanted: level-triggered events would come again and again */
-    uv_poll_stop(handle);
-    l->watched = 0;
-  }
+  /* What is not wanted any more would be reported again and again, as events are level-triggered; the rest stays watched. */
+  if (l->watched & ~wanted(l)) set_watch(l, wanted(l));
 }
 
 static void watch(struct tcp_link *l) {
-  int events = (l->rx.head || !l->readable ? UV_READABLE : 0) | (l->tx_next ? UV_WRITABLE : 0);
-  if (!l->watch || l->down || events == l->watched || (events & ~l->watched) == 0) return;
-  uv_poll_start(l->watch, events, on_event);
-  l->watched = events;
+  if (l->watch && !l->down && wanted(l) & ~l->watched) set_watch(l, wanted(l) | l->watched);
 }
 
 static void free_watch(uv_handle_t *handle) { free(handle); }
@@ -192,7 +202,8 @@ static gyre_status dial(struct tcp_link *l) {
   const struct gy_comm_core *core = l->tcp->core;
   const struct gy_member *m = &core->roster->member[l->base.peer];
   struct gy_address candidate[GY_ADDRESS_MAX];
-  size_t n = gy_address_order(m->address, m->n_address, same_host(l->tcp, l->base.peer), candidate);
+  size_t n = gy_address_order(core->settings, m->address, m->n_address, same_host(l->tcp, l->base.peer),
+                              candidate);
   struct gy_dial_target target = { .candidate = candidate, .n_candidate = n };
   struct gy_identity id = { .kind = GY_CONN_DATA, .lane = l->base.lane, .from = core->rank, .to = l->base.peer };
   memcpy(id.key, core->roster->epoch, sizeof id.key);
