@@ -286,7 +286,7 @@ gyre_status gyre_comm_abort(gyre_comm *comm, const char *why) {
 
 static void ended(struct gy_command *command) {
   gyre_comm *c = OF(command, end);
-  gy_loop_complete_deferred(c->ctx->loop, &c->ended);
+  gy_loop_complete(c->ctx->loop, &c->ended);
 }
 
 /* (locked) Tells the peers, fails what is in flight, and lets the callbacks of that run before `ended`. */

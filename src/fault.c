@@ -236,9 +236,9 @@ void gy_fault_suspect(struct gy_fault *f, int peer, gyre_status why, int sys_err
   if (f->member[peer].frontier != NOT_LEFT && (!needed || is_departure(f, &e))) return;
   place(f, peer, who, sizeof who);
   if (why == GYRE_ERR_PEER_LOST && !sys_errno) {
-    /* After the root has left nobody passes a goodbye on. */
-    gy_format(e.text, sizeof e.text, f->root_left ? "%s closed its connection: it left, died or was killed"
-                                                  : "%s closed its connection without a goodbye: it died or was killed",
+    /* Only the root knows who has said goodbye. */
+    gy_format(e.text, sizeof e.text, is_root(f) ? "%s closed its connection without a goodbye: it died or was killed"
+                                                : "%s closed its connection: it died, was killed or left",
               who);
   } else if (sys_errno) {
     gy_format(e.text, sizeof e.text, "the connection to %s broke: %s (errno %d)", who, strerror(sys_errno), sys_errno);
@@ -565,13 +565,28 @@ static void member_message(struct gy_fault *f, uint8_t type, struct gy_reader *r
   }
 }
 
+/* The other end gave up creating the communicator after this one had finished: bootstrap's last word on the channel. */
+static void given_up(struct gy_fault *f, int from, struct gy_reader *r) {
+  char why[GY_FAIL_TEXT], who[128];
+  gyre_status status;
+  if (gy_fail_read(r->data, r->len, &status, why)) {
+    r->failed = true;
+    return;
+  }
+  gyre_error e = make_error(f, GYRE_ERR_PEER_LOST, from, 0);
+  gy_format(e.text, sizeof e.text, "%s gave up creating the communicator: %s", place(f, from, who, sizeof who), why);
+  decide(f, &e);
+}
+
 static void message(void *user, struct gy_channel *ch, uint8_t type, const void *body, size_t len) {
   struct gy_fault *f = user;
   struct gy_reader r = { .data = body, .len = len };
   int from = 0;
   while (f->channels[from] != ch) from++;
   if (decided(f)) return;
-  if (is_root(f)) {
+  if (type == GY_MESSAGE_FAIL) {
+    given_up(f, from, &r);
+  } else if (is_root(f)) {
     root_message(f, from, type, &r);
   } else {
     member_message(f, type, &r);

@@ -53,7 +53,7 @@ struct gy_loop {
 
   pthread_mutex_t slot_lock;
   struct waiter *driver, *sleeping;
-  atomic_int n_sleeping;
+  atomic_int n_sleeping;       /* these, and drivers in poll() */
   atomic_uint_fast64_t drives; /* how often the slot was taken by a caller */
   int wake_fd;               /* wakes a driver that is a caller */
   int background_fd;         /* wakes the background thread */
@@ -136,13 +136,7 @@ void gy_loop_complete(struct gy_loop *l, atomic_int *done) {
   for (struct waiter *w = l->sleeping; w; w = w->next) {
     if (w->done == done) pthread_cond_signal(&w->cond);
   }
-  pthread_mutex_unlock(&l->slot_lock);
-}
-
-void gy_loop_complete_deferred(struct gy_loop *l, atomic_int *done) {
-  gy_loop_complete(l, done);
-  pthread_mutex_lock(&l->slot_lock);
-  wake_driver(l); /* it may be the one who waits, asleep */
+  if (l->driver && l->driver->done == done) wake_driver(l);
   pthread_mutex_unlock(&l->slot_lock);
 }
 
@@ -197,7 +191,7 @@ static bool arm(struct gy_loop *l) {
   for (struct gy_source *s = l->sources; s; s = s->next) {
     if (s->pass(s, false)) quiet = false;
   }
-  return quiet && !l->deferred;
+  return quiet && (!l->deferred || l->deferring);
 }
 
 static int sleep_ms(struct gy_loop *l, int64_t deadline_ns) {
@@ -229,7 +223,7 @@ static void visit(struct gy_loop *l, bool will_wait) {
   bool earlier = ms >= 0 && l->now + (uint64_t)ms < l->wake_at;
   bool wake = events || !quiet || earlier;
   pthread_mutex_lock(&l->slot_lock);
-  if (!l->driver && l->busy > 0 && l->has_thread) {
+  if (!l->driver && (l->busy > 0 || l->deferred) && l->has_thread) {
     give_to_background(l);
   } else if (wake && l->driver) {
     wake_driver(l);
@@ -280,11 +274,14 @@ static bool sleep_until(struct gy_loop *l, struct waiter *me, int64_t deadline_n
   int wake_fd = me == &l->background ? l->background_fd : l->wake_fd;
   struct pollfd fds[2] = { { uv_backend_fd(&l->uv), POLLIN, 0 }, { wake_fd, POLLIN, 0 } };
   int ms = sleep_ms(l, deadline_ns);
+  atomic_fetch_add(&l->n_sleeping, 1);
   atomic_store(&me->asleep, true);
   pthread_mutex_unlock(&l->lock);
   atomic_thread_fence(memory_order_seq_cst);
-  if (!atomic_load(&l->posted) && is_driver(l, me)) poll(fds, 2, ms);
+  bool done = me->done && atomic_load(me->done); /* by a deferred command, which holds no lock */
+  if (!done && !atomic_load(&l->posted) && is_driver(l, me)) poll(fds, 2, ms);
   atomic_store(&me->asleep, false);
+  atomic_fetch_sub(&l->n_sleeping, 1);
   if (fds[1].revents) unring(wake_fd);
   if (!is_driver(l, me)) return false;
   pthread_mutex_lock(&l->lock);
@@ -320,13 +317,13 @@ static void drive(struct gy_loop *l, struct waiter *me, int64_t deadline_ns) {
   while (!atomic_load_explicit(done, memory_order_acquire)) {
     unsigned events = pass(l, true);
     if (l->deferred) run_deferred(l);
+    if (deadline_ns >= 0 && now_ns() >= deadline_ns) break;
     if (events) {
       yields = 0;
       spin_until = -1;
       continue;
     }
     int64_t now = now_ns();
-    if (deadline_ns >= 0 && now >= deadline_ns) break;
     if (spin_until < 0) spin_until = now + l->spin_ns;
     bool yield = atomic_load_explicit(&l->yield, memory_order_relaxed);
     if (now < spin_until || (yield && l->spin_ns > 0 && yields < YIELDS_PER_SPIN && now < spin_until + YIELD_MAX_NS)) {
@@ -340,9 +337,7 @@ static void drive(struct gy_loop *l, struct waiter *me, int64_t deadline_ns) {
       pthread_mutex_lock(&l->lock);
       continue;
     }
-    if (arm(l) && !atomic_load_explicit(done, memory_order_acquire)) {
-      (void)sleep_until(l, me, deadline_ns); /* nobody takes the slot from a caller */
-    }
+    if (arm(l)) (void)sleep_until(l, me, deadline_ns); /* nobody takes the slot from a caller */
     spin_until = -1;
     yields = 0;
   }
@@ -398,8 +393,8 @@ gyre_status gy_loop_wait(struct gy_loop *l, const atomic_int *done, int timeout_
   int64_t deadline = timeout_ms < 0 ? -1 : now_ns() + (int64_t)timeout_ms * 1000000;
   struct waiter me = { .done = done };
   pthread_mutex_lock(&l->slot_lock);
-  bool driver = take_slot(l, &me);
-  if (!driver) {
+  bool driver = take_slot(l, &me), slept = !driver;
+  if (slept) {
     monotonic_cond(&me.cond);
     wake_driver(l); /* the post before this wait may have left it something */
     sleep_as_waiter(l, &me, deadline);
@@ -407,6 +402,7 @@ gyre_status gy_loop_wait(struct gy_loop *l, const atomic_int *done, int timeout_
   }
   pthread_mutex_unlock(&l->slot_lock);
   if (driver) drive(l, &me, deadline);
+  if (slept) pthread_cond_destroy(&me.cond);
   return atomic_load_explicit(done, memory_order_acquire) ? GYRE_OK : GYRE_IN_PROGRESS;
 }
 
@@ -415,6 +411,7 @@ void gy_loop_progress(struct gy_loop *l) {
   struct waiter me = { .done = &never };
   pthread_mutex_lock(&l->slot_lock);
   bool driver = take_slot(l, &me);
+  int timer_fd = l->timer_fd;
   pthread_mutex_unlock(&l->slot_lock);
   if (!driver) return;
   pthread_mutex_lock(&l->lock);
@@ -422,11 +419,11 @@ void gy_loop_progress(struct gy_loop *l) {
   pass(l, false);
   if (l->deferred) run_deferred(l);
   bool quiet = arm(l);
-  if (l->timer_fd >= 0) {
+  if (timer_fd >= 0) {
     int ms = sleep_ms(l, -1);
     struct itimerspec at = { .it_value = { ms / 1000, (long)(ms % 1000) * 1000000 } };
     if (ms == 0) at.it_value.tv_nsec = 1;
-    timerfd_settime(l->timer_fd, 0, &at, NULL);
+    timerfd_settime(timer_fd, 0, &at, NULL);
   }
   if (!quiet) ring(l->wake_fd);
   hand_over(l, false); /* who polls comes back; if not, the background thread takes the slot by itself */
@@ -561,7 +558,10 @@ void gy_loop_destroy(struct gy_loop *l) {
     pthread_mutex_unlock(&l->slot_lock);
     pthread_join(l->thread, NULL);
   }
+  pthread_mutex_lock(&l->lock);
   run_posted(l);
+  run_deferred(l); /* callbacks of what the end of the context ended */
+  pthread_mutex_unlock(&l->lock);
   while (uv_loop_alive(&l->uv) && uv_run(&l->uv, UV_RUN_ONCE)) continue;
   uv_loop_close(&l->uv);
   if (l->outer_fd >= 0) close(l->outer_fd);

@@ -49,10 +49,8 @@ void gy_loop_progress(struct gy_loop *l);
 /* For other event loops; see gyre_context_fd. -1 and gyre_last_error() on failure. */
 int gy_loop_fd(struct gy_loop *l);
 
-/* (locked) Sets *done and wakes whoever waits for it. */
+/* (locked, or from a deferred command) Sets *done and wakes whoever waits for it. */
 void gy_loop_complete(struct gy_loop *l, atomic_int *done);
-/* The same from a deferred command, where the lock is not held. */
-void gy_loop_complete_deferred(struct gy_loop *l, atomic_int *done);
 /* (locked) Runs the command after the lock has been released, on a driver; one at a time, in order. */
 void gy_loop_defer(struct gy_loop *l, struct gy_command *c);
 /* (locked) */

@@ -559,10 +559,12 @@ gyre_status gy_net_listen(struct gy_net *net, bool has_secret) {
 size_t gy_net_advertised(const struct gy_net *net, struct gy_address out[GY_ADDRESS_MAX]) {
   const struct gy_listen *l;
   size_t n = 0;
-  if (net->settings->advertise[0] != '\0')
-    return parse_advertise(net->settings->advertise, net->port, &out[0]) == GYRE_OK ? 1 : 0;
+  bool given = net->settings->advertise[0] != '\0';
+  if (given && parse_advertise(net->settings->advertise, net->port, &out[n++]) != GYRE_OK) return 0;
+  /* The ranks of this host still meet by loopback: a translated address often does not lead back to where it came from. */
   TAILQ_FOREACH(l, &net->listeners, link)
-  if (l->of_process && n < GY_ADDRESS_MAX) out[n++] = l->at;
+  if (l->of_process && n < GY_ADDRESS_MAX && (!given || gy_address_is_loopback(&l->at)))
+    out[n++] = l->at;
   return n;
 }
 

@@ -59,7 +59,8 @@ void gy_net_close(struct gy_net *net, void (*closed)(void *user), void *user);
  * loopback only), all with one port, from settings->port if given. has_secret: whether this communicator has one. A
  * later call with has_secret after one without adds the missing addresses. */
 gyre_status gy_net_listen(struct gy_net *net, bool has_secret);
-/* What peers should dial: settings->advertise if given (resolved if numeric; a name is ARG), otherwise what is bound. */
+/* What peers should dial: settings->advertise if given and, for ranks of this host, loopback where that is bound; otherwise
+ * what is bound. */
 size_t gy_net_advertised(const struct gy_net *net, struct gy_address out[GY_ADDRESS_MAX]);
 /* An additional listener, for a rendezvous at a given address; the same (address, port) is shared and counted. SYS with
  * both address and hint when it is taken. SO_REUSEADDR is set, SO_REUSEPORT never. */

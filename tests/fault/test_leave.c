@@ -89,6 +89,7 @@ static int leave_in_flight(struct self *self) {
   size_t n = 2u << 20;
   float *in = calloc(n, sizeof *in), *out = calloc(n, sizeof *out), *more = calloc(n, sizeof *more);
   gyre_request *req[2] = { NULL, NULL };
+  setenv("GYRE_VERDICT_MS", "10000", 1); /* a root that is starved for a moment shall not matter here */
   self_create(self, NULL);
   gyre_status st = gyre_barrier(self->comm);
   if (st) return 1;

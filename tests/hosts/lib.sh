@@ -95,7 +95,6 @@ lab_up() {
     cable "$host" eth1 data "10.99.0.$host/24" "fd99::$host/64"
     cable "$host" eth2 - "10.99.$((100 + host)).1/24"
     ip -n "$lab-switch" address add "10.99.$((100 + host)).254/24" dev "eth2-$host"
-    ip -n "$lab-$host" route add 10.99.96.0/19 via "10.99.$((100 + host)).254"
     ip -n "$lab-$host" link set eth2 down
     ip -n "$lab-$host" link add cbr0 type bridge forward_delay 0
     ip -n "$lab-$host" link add box0 type veth peer name box0-peer
@@ -116,6 +115,21 @@ links() { # up|down INTERFACE...: on every host
   for ((host = 1; host <= hosts; host++)); do
     for name; do ip -n "$lab-$host" link set "$name" "$state"; done
   done
+}
+
+# From now on the hosts have no network in common but that of the bridge.
+reach_through_router() {
+  local host
+  links up eth2
+  for ((host = 1; host <= hosts; host++)); do
+    ip -n "$lab-$host" route replace 10.99.96.0/19 via "10.99.$((100 + host)).254"
+  done
+  links down eth0 eth1
+}
+
+reach_directly() {
+  links up eth0 eth1
+  links down eth2
 }
 
 # ------------------------------------------------------------------------------------------------------------------- jobs ---

@@ -152,30 +152,24 @@ all_well
 
 title "the same, where the hosts reach each other through a router"
 # Now the bridge's is the only network that the hosts seem to share.
-links up eth2
-for host in 1 2 3; do ip -n "$lab-$host" route add 10.99.96.0/19 via "10.99.$((100 + host)).254"; done
-links down eth0 eth1
+reach_through_router
 job "1 2 3" $secret GYRE_PORT=7100 "GYRE_RENDEZVOUS=file://$dir/meet" GYRE_LOG=debug
 for rank in 0 1 2; do
   [ "${status_of[$rank]}" = 0 ] || { bad "rank $rank failed"; show $rank; }
   ! grep -E 'to rank [0-9]: .*(172\.17\.0\.1|127\.0\.0\.1|::1\])' "$dir/err.$rank" || bad "rank $rank is connected over that bridge"
 done
-links up eth0 eth1
-links down eth2
+reach_directly
 
 title "a stranger behind one of a rank's addresses"
 # Host 2 shares no network with host 1, which reaches it through the router. But on a bridge it has the address that host 3 has
 # on host 1's network: whoever dials that from host 1 meets the wrong rank, which has even the right port.
-links up eth2
-for host in 1 2 3; do ip -n "$lab-$host" route add 10.99.96.0/19 via "10.99.$((100 + host)).254"; done
-links down eth0
-ip -n "$lab-2" link set eth1 down
+reach_through_router
+for host in 1 3; do ip -n "$lab-$host" link set eth1 up; done
 ip -n "$lab-2" address add 10.99.0.3/24 dev cbr0
 job "1 2 3" $secret GYRE_PORT=7100 "GYRE_RENDEZVOUS=file://$dir/meet"
 all_well
 ip -n "$lab-2" address delete 10.99.0.3/24 dev cbr0
-links up eth0 eth1
-links down eth2
+reach_directly
 
 # ------------------------------------------------------------------------------------------------------------------- ports ---
 
@@ -233,6 +227,137 @@ title "a rendezvous that rank 0's host does not have"
 job "2 1" $secret $v4 GYRE_CONNECT_TIMEOUT_MS=3000
 rank_fails 0 "10.99.0.1 is no address of this machine, which has: .*eth1 10.99.0.2/24"
 rank_fails 1 "10.99.0.1:7000"
+
+# --------------------------------------------------------------------------------------------------------------- advertise ---
+
+title "the advertised address, one of several"
+for rank in 0 1 2; do env_of[$rank]=GYRE_ADVERTISE=192.168.77.$((rank + 1)); done
+goes_over eth0 "1 2 3" $secret "GYRE_RENDEZVOUS=file://$dir/meet"
+for rank in 0 1 2; do env_of[$rank]="GYRE_ADVERTISE=[fd99::$((rank + 1))]:7500"; done
+goes_over eth1 "1 2 3" $secret GYRE_PORT=7500 "GYRE_RENDEZVOUS=file://$dir/meet"
+
+title "an advertised address that is a name"
+job "1" $secret GYRE_ADVERTISE=host1 GYRE_RENDEZVOUS=tcp://10.99.0.1:7000
+all_well
+job "1 2" $secret GYRE_ADVERTISE=host1 GYRE_RENDEZVOUS=tcp://10.99.0.1:7000 GYRE_CONNECT_TIMEOUT_MS=3000
+all_fail "GYRE_ADVERTISE=host1 must be a numeric address"
+
+# translate: the hosts' networks cannot be reached any more, only ports of the router's address 10.99.100.254 that it passes on,
+# as a machine does with the published ports of its containers.
+translate() {
+  at switch nft -f - <<'TEXT'
+table ip hosts {
+  chain published {
+    type nat hook prerouting priority dstnat; policy accept;
+    ip daddr 10.99.100.254 tcp dport vmap { 7000: goto to1, 7101: goto to1, 7111: goto to1, 7102: goto to2, 7103: goto to3 }
+  }
+  chain to1 {
+    dnat to 10.99.101.1
+  }
+  chain to2 {
+    dnat to 10.99.102.1:7100
+  }
+  chain to3 {
+    dnat to 10.99.103.1:7100
+  }
+  chain closed {
+    type filter hook forward priority filter; policy drop;
+    ct state established accept
+    ct status dnat accept
+  }
+}
+TEXT
+}
+
+if ! command -v nft >/dev/null; then
+  echo "no nft (Debian: nftables): nothing is tried behind translated addresses"
+else
+  title "behind translated addresses and ports"
+  ip -n "$lab-switch" address add 10.99.100.254/32 dev lo
+  reach_through_router
+  translate || bad "nft refuses the rules"
+  # Rank 0 listens wherever its host can; two ranks share a host, and their own pair needs no translation.
+  behind=GYRE_ADVERTISE=10.99.100.254 meet=GYRE_RENDEZVOUS=tcp://10.99.100.254:7000
+  env_of=([0]="GYRE_RENDEZVOUS=tcp://0.0.0.0:7000 GYRE_PORT=7101 $behind:7101" [1]="$meet GYRE_PORT=7100 $behind:7102"
+    [2]="$meet GYRE_PORT=7111 $behind" [3]="$meet GYRE_PORT=7100 $behind:7103")
+  job "1 2 1 3" $secret
+  all_well
+
+  title "the same, but a port is not published"
+  env_of=([0]="GYRE_RENDEZVOUS=tcp://0.0.0.0:7000 GYRE_PORT=7101 $behind:7101" [1]="$meet GYRE_PORT=7100 $behind:7109")
+  job "1 2" $secret GYRE_CONNECT_TIMEOUT_MS=3000
+  all_fail "rank 1" "10.99.100.254:7109"
+
+  at switch nft delete table ip hosts
+  reach_directly
+fi
+
+# -------------------------------------------------------------------------------------------------------------- lost links ---
+
+has_moved() { [ "$(bytes "$1" eth1)" -gt $((before + 33554432)) ]; }
+
+# lose HOST COMMAND...: cuts the host off amid a job's operations. Every rank ends within the deadline of an operation and 3 s, to
+# which a busy machine may add as much.
+lose() {
+  local host=$1 before
+  shift
+  before=$(bytes "$host" eth1)
+  start_job "1 2 1 3" $secret $v4 GYRE_IFACE=eth1 GYRE_OP_TIMEOUT_MS=2000 -- "$perf" all_reduce -b 1M -e 1M --time 80
+  eventually has_moved "$host"
+  "$@"
+  began=$(now_ms)
+  end_job
+  echo "        $took ms"
+  within 10000
+}
+
+# Each side blames the other, as it must.
+loss_of_host_1() {
+  rank_fails 0 "(TIMEOUT|PEER_LOST): rank [13] "
+  rank_fails 1 "(TIMEOUT|PEER_LOST): rank [02] "
+  rank_fails 2 "(TIMEOUT|PEER_LOST): rank [13] "
+  rank_fails 3 "(TIMEOUT|PEER_LOST): rank [02] "
+}
+
+title "a host's link goes down"
+lose 3 ip -n "$lab-3" link set eth1 down
+rank_fails 0 "(TIMEOUT|PEER_LOST): rank 3 "
+rank_fails 1 "(TIMEOUT|PEER_LOST): rank 3 "
+rank_fails 2 "(TIMEOUT|PEER_LOST): rank 3 "
+rank_fails 3 "(TIMEOUT|PEER_LOST): rank [012] "
+ip -n "$lab-3" link set eth1 up
+
+title "the link of rank 0's host goes down"
+lose 1 ip -n "$lab-1" link set eth1 down
+loss_of_host_1
+ip -n "$lab-1" link set eth1 up
+
+title "a cable is cut behind the switch, which nobody notices"
+lose 2 ip -n "$lab-switch" link set eth1-2 nomaster
+rank_fails 0 "(TIMEOUT|PEER_LOST): rank 1 "
+rank_fails 1 "(TIMEOUT|PEER_LOST): rank [023] "
+rank_fails 2 "(TIMEOUT|PEER_LOST): rank 1 "
+rank_fails 3 "(TIMEOUT|PEER_LOST): rank 1 "
+ip -n "$lab-switch" link set eth1-2 master data
+
+title "the same for rank 0's host"
+lose 1 ip -n "$lab-switch" link set eth1-1 nomaster
+loss_of_host_1
+ip -n "$lab-switch" link set eth1-1 master data
+
+# ----------------------------------------------------------------------------------------------------------- missing ranks ---
+
+title "a rank of another host does not come"
+job "1 2 1 -" $secret $v4 GYRE_CONNECT_TIMEOUT_MS=3000
+all_fail "rank 3 of 4 did not come to tcp://10.99.0.1:7000"
+job "1 - 2 - 1" $secret "GYRE_RENDEZVOUS=file://$dir/meet" GYRE_CONNECT_TIMEOUT_MS=3000
+all_fail "ranks 1, 3 of 5 did not come"
+
+title "rank 0 does not come"
+job "- 2 3" $secret $v4 GYRE_CONNECT_TIMEOUT_MS=3000
+all_fail "rank 0 at tcp://10.99.0.1:7000" "10.99.0.1:7000 \([0-9]+ tries\): Connection refused"
+job "- 2 3" $secret GYRE_RENDEZVOUS=tcp://10.99.0.77:7000 GYRE_CONNECT_TIMEOUT_MS=5000
+all_fail "rank 0 at tcp://10.99.0.77:7000"
 
 [ "$failed" = 0 ] && echo "all well after $SECONDS s"
 exit "$failed"

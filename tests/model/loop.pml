@@ -1,61 +1,64 @@
 /*
- * loop.pml - a model of the hand-over in src/loop.c, statement by statement where threads can meet.
+ * loop.pml - a model of the hand-over in src/loop.c, step by step where threads can meet.
  *
- * Callers post a command each, then wait for it, wait with a time-out, test, or leave. A command starts an operation that a
- * packet ends (NETWORK), is done at once (AT_ONCE), or is completed by a deferred command (DEFERRED, as destroy is). Beside
- * them run the background thread and the network.
+ * Callers post a command each, then wait for it, or with a time-out first, or test, or leave. A command starts an operation
+ * that a packet ends (NETWORK), is done at once (AT_ONCE), or is completed by a deferred command (DEFERRED, as destroy is).
+ * Beside them run the background thread and the network.
  *
- * Left out: what the time-outs of sleeps repair. No sleep ends by its time-out here (only waits that have one of their own
- * may), so whatever a sleep of a second would hide shows as a deadlock. What the code does rely on is in the model: without a
- * driver, the background thread takes the slot.
+ * Left out: whatever the time-outs of sleeps repair. No sleep ends by its time-out here (only waits that have one of their own
+ * may), so what a sleep of a second would hide shows as a deadlock. What the code does rely on is in the model: without a
+ * driver, the background thread takes the slot, sooner or later.
  *
  * Checked: no deadlock (each caller returns; only the background thread may stay asleep), at most one driver, every pass under
  * the lock, no waiter asleep without a driver, and `served`: every command runs and every operation completes.
  *
- * Variants of the context, each must hold:
- * variant: CALLERS=2
+ * The lines below that begin with `variant:` and `mutant:` are read by tests/lint/model.sh. A variant is a set of definitions
+ * for which all must hold; a mutant is a mutation of the code (with the variant that shows it) that must be found out.
+ *
+ * variant: ALONE
  * variant: CALLERS=2 NO_THREAD
  * variant: CALLERS=2 THREAD_ONLY
+ * variant: CALLERS=2
  *
- * Mutations of the code, each must be found out:
- * mutant: NO_LOOK_BEFORE_SLEEP    the driver goes to sleep without another look at what was posted
- * mutant: LOOK_TOO_EARLY          it looks, but before it says that it sleeps (what a missing fence would allow)
- * mutant: NO_LOOK_AFTER_UNLOCK    whoever gives the lock up does not serve those who found it taken
- * mutant: NO_LOOK_AT_DONE         the driver does not look again whether its own request was completed by a deferred command
- * mutant: NO_WAKE_BY_VISIT        a visitor does not wake the driver for what it left undone
- * mutant: NO_WAKE_BY_WAIT         a waiter does not wake the driver for what its post left undone
- * mutant: NO_WAKE_BY_COMPLETION   the driver is not woken when another thread completes its request
- * mutant: NO_PROMOTION            a leaving driver frees the slot though others wait
- * mutant: TOKEN_LOST              a waiter that is promoted when its time is over does not pass the slot on
- * mutant: NO_RECALL               a caller that takes the slot does not wake the background thread
- * mutant: NO_REST_FOR_DEFERRED    the driver does not sleep, nor give the lock up, while another thread runs callbacks
+ * mutant: CALLERS=2 NO_THREAD NO_LOOK_BEFORE_SLEEP   the driver goes to sleep without another look at what was posted
+ * mutant: CALLERS=2 NO_THREAD LOOK_TOO_EARLY         it looks, but before it says that it sleeps (as without the fence)
+ * mutant: CALLERS=2 NO_THREAD NO_LOOK_AFTER_UNLOCK   who gives the lock up does not serve those who found it taken
+ * mutant: CALLERS=2 NO_THREAD NO_WAKE_BY_VISIT       a visitor does not wake the driver for what it left undone
+ * mutant: CALLERS=2 NO_THREAD NO_WAKE_BY_WAIT        a waiter does not wake the driver for what its post left undone
+ * mutant: CALLERS=2 NO_THREAD NO_WAKE_BY_COMPLETION  the driver is not woken when another thread completes its request
+ * mutant: CALLERS=2 NO_THREAD NO_PROMOTION           a leaving driver frees the slot though others wait
+ * mutant: CALLERS=2 NO_THREAD TOKEN_LOST             a waiter promoted when its time is over does not pass the slot on
+ * mutant: CALLERS=2 NO_LOOK_AT_DONE       the driver does not look again whether a deferred command completed its request
+ * mutant: CALLERS=2 NO_REST_FOR_DEFERRED  it neither sleeps nor gives the lock up while another thread runs callbacks
+ * mutant: CALLERS=2 NO_RECALL             the background thread is left asleep when a caller takes and returns the slot
  */
-#ifndef CALLERS
-#define CALLERS 2
+#ifdef ALONE
+#define CALLERS 1
 #endif
 #define BACKGROUND CALLERS
 #define NOBODY (CALLERS + 1)
-#define ALL ((1 << CALLERS) - 1)
 #define BIT(i) (1 << (i))
+#define ALL ((1 << CALLERS) - 1)
+#define FIRST(set) ((set) & 1 -> 0 : ((set) & 2 -> 1 : 2))
 #ifdef NO_THREAD
 #define HAS_THREAD false
 #else
 #define HAS_THREAD true
 #endif
 
-mtype = { NETWORK, AT_ONCE, DEFERRED };
+mtype = { NETWORK, AT_ONCE, DEFERRED, STARTED };
 mtype kind[CALLERS];
 
 byte lock;       /* its holder + 1 */
 byte posted;     /* sets of callers, here and below */
-byte in_flight;     /* operations in flight */
+byte in_flight;  /* operations */
 byte registered; /* of these, the kernel would wake a sleeper for them */
 byte arrived;    /* whose packet is there */
 byte deferred;
 bool deferring;
 byte done;
 
-bool slot;       /* slot_lock */
+bool slot_lock;
 byte driver = NOBODY;
 byte sleeping;   /* waiters in the list */
 byte promoted;
@@ -67,45 +70,53 @@ bool wake_fd, background_fd, background_signalled;
 byte driving;    /* callers in drive() */
 byte returned;   /* callers that have nothing more to do */
 
-#define IS_DRIVER_ASLEEP (driver != NOBODY && (asleep & BIT(driver)) != 0)
-
 #define WORK_LEFT (in_flight || deferred)
+#define PACKET_WAKES ((in_flight & registered & arrived) != 0)
 
-/* Locals that matter no more, so that states which differ in nothing else are one. */
-inline forget() {
-  d_step { events = false; more = false; quiet = false }
-}
+/*
+ * A section under slot_lock that touches only one thing from outside it is one step, as is a section under the lock that
+ * touches only one thing from outside: nobody can tell.
+ */
 
-/* The first of a set. */
-#define FIRST(set) ((set) & 1 -> 0 : ((set) & 2 -> 1 : 2))
-
-inline take(me) {
+inline take_lock(me) {
   atomic { lock == 0 -> lock = me + 1 }
 }
 
 /* With slot_lock held. */
 inline wake_driver() {
   if
-  :: IS_DRIVER_ASLEEP && driver == BACKGROUND -> background_fd = true
-  :: IS_DRIVER_ASLEEP && driver != BACKGROUND -> wake_fd = true
+  :: driver != NOBODY && (asleep & BIT(driver)) ->
+    if
+    :: driver == BACKGROUND -> background_fd = true
+    :: else -> wake_fd = true
+    fi
   :: else
   fi
 }
 
-/* A section under slot_lock that touches only one thing from outside it is one step, here and below. */
-inline wake_whom(i) {
+inline give_to_background() {
+  driver = BACKGROUND;
+  background_signalled = true;
+#ifndef NO_RECALL
+  wake_driver()
+#endif
+}
+
+/* The second half of gy_loop_complete. */
+inline wake_waiter(c) {
   atomic {
     if
     :: n_sleeping == 0
-    :: n_sleeping > 0 && !slot ->
-      signalled = signalled | BIT(i);
+    :: n_sleeping > 0 && !slot_lock ->
+      signalled = signalled | (sleeping & BIT(c));
 #ifndef NO_WAKE_BY_COMPLETION
       if
-      :: driver == i -> wake_driver()
+      :: driver == c -> wake_driver()
       :: else
       fi
 #endif
-    fi
+    fi;
+    i = 0
   }
 }
 
@@ -115,32 +126,36 @@ inline wake_whom(i) {
 inline pass(me, whole) {
   atomic {
     assert(lock == me + 1);
-    events = whole && (in_flight & arrived);
     ending = (whole -> arrived : 0);
-    more = posted != 0 || events;
+    events = whole && (in_flight & arrived);
+    more = posted || events;
     do
     :: posted == 0 -> break
     :: else ->
       i = FIRST(posted);
       posted = posted & ~BIT(i);
       if
-      :: kind[i] == NETWORK -> in_flight = in_flight | BIT(i); registered = registered & ~BIT(i)
+      :: kind[i] == NETWORK -> in_flight = in_flight | BIT(i)
       :: kind[i] == DEFERRED -> deferred = deferred | BIT(i)
       :: kind[i] == AT_ONCE -> in_flight = in_flight | BIT(i); ending = ending | BIT(i)
-      fi
+      fi;
+      kind[i] = STARTED
     od;
-    ending = ending & in_flight
+    ending = ending & in_flight;
+    i = 0
   }
   do
-  :: atomic { ending == 0 -> i = 0; break }
+  :: ending == 0 -> break
   :: atomic {
       ending != 0 ->
       i = FIRST(ending);
       ending = ending & ~BIT(i);
       in_flight = in_flight & ~BIT(i);
+      registered = registered & ~BIT(i);
+      arrived = arrived & ~BIT(i);
       done = done | BIT(i)
     }
-    wake_whom(i)
+    wake_waiter(i)
   od
 }
 
@@ -150,44 +165,49 @@ inline pass(me, whole) {
 #define DEFERRED_LEFT (deferred != 0 && !deferring)
 #endif
 
-inline arm(me) {
-  d_step {
-    assert(lock == me + 1);
-    registered = registered | in_flight;
-    quiet = !(in_flight & arrived) && !DEFERRED_LEFT
-  }
+/* Part of a larger step. */
+inline arm() {
+  registered = registered | in_flight;
+  quiet = !(in_flight & arrived) && !DEFERRED_LEFT
 }
 
+/* Locals that matter no more, so that states which differ in nothing else are one. */
+inline forget() {
+  events = false;
+  more = false;
+  quiet = false
+}
+
+/* With the lock held, which it gives up. */
 inline visit(me, whole) {
   pass(me, whole);
-  if
-  :: whole ->
-    arm(me);
-    atomic {
-      !slot ->
+  atomic {
+    if
+    :: !whole
+    :: whole && !slot_lock ->
+      arm();
       if
-      :: driver == NOBODY && HAS_THREAD && WORK_LEFT -> driver = BACKGROUND; background_signalled = true
+      :: driver == NOBODY && HAS_THREAD && WORK_LEFT -> give_to_background()
 #ifndef NO_WAKE_BY_VISIT
       :: driver != NOBODY && (events || !quiet) -> wake_driver()
 #endif
       :: else
-      fi;
-      forget()
-    }
-  :: else -> forget()
-  fi
+      fi
+    fi;
+    forget();
+    lock = 0
+  }
 }
 
-inline unlock(me) {
-  lock = 0;
+/* What unlock() does once it has given the lock up. */
+inline serve_posters(me) {
 #ifndef NO_LOOK_AFTER_UNLOCK
   do
   :: posted == 0 -> break
   :: posted != 0 ->
     if
     :: atomic { lock == 0 -> lock = me + 1 }
-      visit(me, true);
-      lock = 0
+      visit(me, true)
     :: lock != 0 -> break
     fi
   od
@@ -199,35 +219,35 @@ inline run_deferred(me) {
   :: atomic { deferred && !deferring -> deferring = true }
     do
     :: atomic { deferred == 0 -> deferring = false; break }
-    :: atomic { deferred != 0 -> called = FIRST(deferred); deferred = deferred & ~BIT(called) }
-      unlock(me);
+    :: atomic { deferred != 0 -> called = FIRST(deferred); deferred = deferred & ~BIT(called); lock = 0 }
+      serve_posters(me);
       done = done | BIT(called);
-      wake_whom(called);
+      wake_waiter(called);
       atomic { lock == 0 -> lock = me + 1; called = 0 }
     od
   :: else
   fi
 }
 
-/* sleep_until() in three parts; poll() itself stands where it is used. */
+/* sleep_until() in three parts; poll() itself stands where it is used. First: asleep, the lock given up. `look`: poll. */
 inline fall_asleep(me) {
 #ifdef LOOK_TOO_EARLY
   look = posted == 0;
-#endif
+  atomic { n_sleeping++; asleep = asleep | BIT(me) }
+  lock = 0;
+#else
   atomic { n_sleeping++; asleep = asleep | BIT(me) }
   lock = 0;
 #ifdef NO_LOOK_BEFORE_SLEEP
   look = true;
-#endif
-#if !defined(LOOK_TOO_EARLY) && !defined(NO_LOOK_BEFORE_SLEEP)
+#else
   look = posted == 0;
 #endif
+#endif
 #ifndef NO_LOOK_AT_DONE
-  look = look && !(done & BIT(me));
+  look = look && !(done & BIT(me))
 #endif
 }
-
-#define PACKET_WAKES ((in_flight & registered & arrived) != 0)
 
 inline wake_up(me, fd) {
   atomic {
@@ -237,38 +257,38 @@ inline wake_up(me, fd) {
     rung = false;
     look = false
   }
-  take(me)
 }
 
 /* ----------------------------------------------------------------------------------------- the driver --- */
 
 #define WAITERS (sleeping & ~done & ALL)
 
-inline hand_over(me) {
+/* Gives the lock up too. */
+inline hand_over(me, to_background) {
   atomic {
-    !slot ->
+    !slot_lock ->
     assert(driver == me);
     driving--;
     if
 #ifndef NO_PROMOTION
     :: WAITERS & BIT(0) -> driver = 0
     :: WAITERS & BIT(1) -> driver = 1
-    :: WAITERS & BIT(2) -> driver = 2
-    :: !WAITERS && HAS_THREAD && WORK_LEFT -> driver = BACKGROUND; background_signalled = true
-    :: !WAITERS && !(HAS_THREAD && WORK_LEFT) -> driver = NOBODY
+    :: !WAITERS && HAS_THREAD && (to_background) -> give_to_background()
+    :: !WAITERS && !(HAS_THREAD && (to_background)) -> driver = NOBODY
 #else
-    :: HAS_THREAD && WORK_LEFT -> driver = BACKGROUND; background_signalled = true
+    :: HAS_THREAD && (to_background) -> give_to_background()
     :: else -> driver = NOBODY
 #endif
     fi;
     if
     :: driver < CALLERS -> promoted = promoted | BIT(driver); signalled = signalled | BIT(driver)
     :: else
-    fi
+    fi;
+    forget();
+    lock = 0
   }
 }
 
-/* `may_leave`: the wait has a time-out. */
 inline drive(me) {
   atomic { lock == 0 -> lock = me + 1; driving++; assert(driving == 1) }
   do
@@ -279,49 +299,55 @@ inline drive(me) {
     run_deferred(me);
     if
     :: may_leave -> break
-    :: again
+    :: again -> again = false
     :: !again ->
-      arm(me);
+      atomic { arm(); go = quiet; forget() }
       if
-      :: atomic { quiet && !(done & BIT(me)) -> forget() }
+      :: go ->
+        go = false;
         fall_asleep(me);
         if
         :: look ->
           if
-          :: wake_fd -> rung = true
-          :: PACKET_WAKES -> rung = wake_fd
+          :: atomic { wake_fd -> rung = true }
+          :: atomic { PACKET_WAKES -> rung = wake_fd }
           :: may_leave
           fi
         :: else
         fi;
-        wake_up(me, wake_fd)
-      :: else -> forget()
+        wake_up(me, wake_fd);
+        take_lock(me)
+      :: else
       fi
     fi
   od;
   again = false;
-  hand_over(me);
-  unlock(me)
+  hand_over(me, WORK_LEFT);
+  serve_posters(me)
 }
 
+#ifdef THREAD_ONLY
+#define SLOT_IS_FREE false
+#else
+#define SLOT_IS_FREE (driver == NOBODY || driver == BACKGROUND)
+#endif
+
+/* With slot_lock held. */
+inline take_slot(me) {
+#ifndef NO_RECALL
+  wake_driver();
+#endif
+  driver = me
+}
+
+/* `may_leave`: the wait has a time-out. */
 inline wait(me) {
   if
   :: done & BIT(me)
   :: else ->
     if
-#ifndef THREAD_ONLY
-    :: atomic {
-        !slot && (driver == NOBODY || driver == BACKGROUND) ->
-        mine = true;
-#ifndef NO_RECALL
-        background_fd = background_fd || driver == BACKGROUND;
-#endif
-        driver = me
-      }
-    :: atomic { !slot && driver != NOBODY && driver != BACKGROUND -> slot = true }
-#else
-    :: atomic { !slot -> slot = true }
-#endif
+    :: atomic { !slot_lock && SLOT_IS_FREE -> take_slot(me); go = true }
+    :: atomic { !slot_lock && !SLOT_IS_FREE -> slot_lock = true }
 #ifndef NO_WAKE_BY_WAIT
       atomic { wake_driver() }
 #endif
@@ -331,59 +357,58 @@ inline wait(me) {
           may_leave || (promoted & BIT(me)) || (done & BIT(me)) ->
           n_sleeping--;
           sleeping = sleeping & ~BIT(me);
-          mine = (promoted & BIT(me)) != 0;
+          signalled = signalled & ~BIT(me);
+          go = (promoted & BIT(me)) != 0;
           promoted = promoted & ~BIT(me);
 #ifdef TOKEN_LOST
-          mine = mine && !may_leave;
+          go = go && !may_leave;
 #endif
-          slot = false
+          slot_lock = false
         }
         break
       :: atomic {
           !(promoted & BIT(me)) && !(done & BIT(me)) ->
           assert(driver != NOBODY);
           signalled = signalled & ~BIT(me);
-          slot = false
+          slot_lock = false
         }
-        atomic { !slot && (may_leave || (signalled & BIT(me))) -> slot = true }
+        atomic { !slot_lock && (may_leave || (signalled & BIT(me))) -> slot_lock = true }
       od
     fi;
     if
-    :: atomic { mine -> mine = false }
-      drive(me)
+    :: go -> go = false; drive(me)
     :: else
     fi
   fi
 }
 
-/* gy_loop_progress: one pass, if nobody else drives. */
+/* gy_loop_progress: one pass, if no other caller drives. */
 inline progress(me) {
   if
-  :: atomic { !slot && driver == NOBODY -> driver = me }
+  :: atomic { !slot_lock && SLOT_IS_FREE -> take_slot(me) }
     atomic { lock == 0 -> lock = me + 1; driving++; assert(driving == 1); wake_fd = false }
     pass(me, true);
     forget();
     run_deferred(me);
-    arm(me);
-    atomic { wake_fd = wake_fd || !quiet; forget() }
-    hand_over(me);
-    unlock(me)
-  :: atomic { !slot && driver != NOBODY -> skip }
+    atomic { arm(); wake_fd = wake_fd || !quiet; forget() }
+    hand_over(me, false);
+    serve_posters(me)
+  :: atomic { !slot_lock && !SLOT_IS_FREE -> skip }
   fi
 }
 
-inline post(me, waits) {
+inline post(me, whole) {
   posted = posted | BIT(me);
   if
   :: atomic { lock == 0 -> lock = me + 1 }
-    visit(me, !waits);
-    unlock(me)
+    visit(me, whole);
+    serve_posters(me)
   :: lock != 0 ->
-    atomic { !slot -> wake_driver() }
+    atomic { !slot_lock -> wake_driver() }
   fi
 }
 
-#define LOCALS byte i, ending, called; bool events, more, again, quiet, look, rung, mine
+#define LOCALS byte i, ending, called; bool events, more, again, quiet, go, look, rung
 
 proctype caller(byte me) {
   LOCALS;
@@ -392,16 +417,16 @@ proctype caller(byte me) {
   :: waits = true
   :: waits = false
   fi;
-  post(me, waits);
+  post(me, !waits);
   if
   :: waits
   :: !waits -> may_leave = true
-#ifdef NO_THREAD
   :: !waits -> progress(me)
-#else
+#ifndef NO_THREAD
   :: !waits -> goto leave /* what it posted is served without it */
 #endif
   fi;
+  waits = false;
   do
   :: wait(me);
     if
@@ -416,53 +441,65 @@ leave:
 
 proctype background() {
   LOCALS;
-  do
-  :: atomic { !slot && driver == BACKGROUND -> skip }
-    take(BACKGROUND);
-    do
-    :: true ->
-      pass(BACKGROUND, true);
-      forget();
-      run_deferred(BACKGROUND);
-      arm(BACKGROUND);
-      atomic { !slot -> mine = (driver == BACKGROUND) }
-      if
-      :: atomic { !mine -> forget(); break }
-      :: atomic { mine && quiet -> mine = false; forget() }
-        fall_asleep(BACKGROUND);
-        if
-        :: look ->
-end_poll:
-          if
-          :: background_fd -> rung = true
-          :: PACKET_WAKES -> rung = background_fd
-          fi
-        :: else
-        fi;
-        wake_up(BACKGROUND, background_fd)
-      :: atomic { mine && !quiet -> mine = false; forget() }
-      fi
-    od;
-    unlock(BACKGROUND)
-  :: atomic { !slot && driver != BACKGROUND -> background_signalled = false }
+park:
+  if
+  :: atomic { !slot_lock && driver == BACKGROUND -> skip }
+  :: atomic { !slot_lock && driver != BACKGROUND -> background_signalled = false }
 end_parked:
     atomic {
-      !slot && (background_signalled || driver == NOBODY) ->
+      !slot_lock && (background_signalled || driver == NOBODY) ->
       if
       :: driver == NOBODY -> driver = BACKGROUND
       :: else
       fi
     }
-  od
+    goto park
+  fi;
+  take_lock(BACKGROUND);
+  do
+  :: true ->
+    pass(BACKGROUND, true);
+    forget();
+    run_deferred(BACKGROUND);
+    atomic { !slot_lock -> arm(); go = (driver == BACKGROUND) }
+    if
+    :: !go -> break
+    :: atomic { go && !quiet -> go = false }
+    :: atomic { go && quiet -> go = false; forget() }
+      fall_asleep(BACKGROUND);
+      if
+      :: look ->
+        atomic { !slot_lock -> look = (driver == BACKGROUND) }
+        if
+        :: look ->
+end_asleep:
+          if
+          :: atomic { background_fd -> rung = true }
+          :: atomic { PACKET_WAKES -> rung = background_fd }
+          fi
+        :: else
+        fi
+      :: else
+      fi;
+      wake_up(BACKGROUND, background_fd);
+      if
+      :: atomic { !slot_lock && driver != BACKGROUND -> goto park }
+      :: atomic { !slot_lock && driver == BACKGROUND -> skip }
+      fi;
+      take_lock(BACKGROUND)
+    fi
+  od;
+  atomic { forget(); lock = 0 }
+  serve_posters(BACKGROUND);
+  goto park
 }
 
 /* The packet that ends an operation comes, sooner or later. */
 proctype network() {
-end_network:
+end_quiet:
   do
   :: atomic { in_flight & ~arrived & BIT(0) -> arrived = arrived | BIT(0) }
   :: atomic { in_flight & ~arrived & BIT(1) -> arrived = arrived | BIT(1) }
-  :: atomic { in_flight & ~arrived & BIT(2) -> arrived = arrived | BIT(2) }
   od
 }
 

@@ -48,7 +48,8 @@ static void try_accepted(const struct gy_algo *algo, const struct mutant *m, uin
   const char *what = trial_engine(m, algo, seed, ENGINE_SEEDS);
   if (what)
     fail_msg("accepted, but wrong on the engine: %s %s, %d ranks, seed %llu: %s: %s",
-             gy_coll_name(algo->coll), algo->name, m->nranks, (unsigned long long)seed, m->what, what);
+             gy_coll_name(algo->coll), algo->name, m->nranks, (unsigned long long)seed, m->what,
+             what);
 }
 
 static void try_mutant(const struct gy_algo *algo, int nranks, uint64_t seed, struct tally *tally) {
@@ -161,8 +162,9 @@ static void mutants_that_cannot_be_right_are_wrong_on_the_engine(void **state) {
         if (always_wrong(&m)) {
           tried++;
           if (trial_engine(&m, all[i], seed, 4) == NULL)
-            fail_msg("right on the engine: %s %s, %d ranks, seed %llu: %s", gy_coll_name(all[i]->coll),
-                     all[i]->name, nranks, (unsigned long long)seed, m.what);
+            fail_msg("right on the engine: %s %s, %d ranks, seed %llu: %s",
+                     gy_coll_name(all[i]->coll), all[i]->name, nranks, (unsigned long long)seed,
+                     m.what);
           wrong++;
         }
         mutant_free(&m);

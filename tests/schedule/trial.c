@@ -51,7 +51,8 @@ static struct operation call_of(const struct mutant *m, uint64_t seed) {
 /* Some ranks post, everything that can happen happens, then the others post. */
 static const char *run_barrier(const struct operation *o, struct world *w, uint64_t seed) {
   gyre_request *req[MUTANT_MAX_RANKS] = {NULL};
-  unsigned everybody = (1u << o->nranks) - 1, late = 1 + (unsigned)(seed * 2654435761u >> 7) % everybody;
+  unsigned everybody = (1u << o->nranks) - 1,
+           late = 1 + (unsigned)(seed * 2654435761u >> 7) % everybody;
   const char *what = NULL;
   int early = 0;
   for (int r = 0; r < o->nranks && !what; r++) {
@@ -82,8 +83,8 @@ static const char *run_seed(const struct mutant *m, const struct gy_algo *algo, 
   static char text[256];
   if (!what) what = o.coll == GY_BARRIER ? run_barrier(&o, w, seed) : operation_run(&o, w);
   if (what) {
-    gy_format(text, sizeof text, "seed %llu, %zu elements, operator %s: %s", (unsigned long long)seed,
-              o.count, gyre_op_name(o.op), what);
+    gy_format(text, sizeof text, "seed %llu, %zu elements, operator %s: %s",
+              (unsigned long long)seed, o.count, gyre_op_name(o.op), what);
     what = text; /* the world's own text goes with it */
   }
   operation_free(&o);
@@ -91,7 +92,8 @@ static const char *run_seed(const struct mutant *m, const struct gy_algo *algo, 
   return what;
 }
 
-const char *trial_engine(const struct mutant *m, const struct gy_algo *algo, uint64_t first, unsigned n) {
+const char *trial_engine(const struct mutant *m, const struct gy_algo *algo, uint64_t first,
+                         unsigned n) {
   const char *what = NULL;
   for (uint64_t seed = first; seed < first + n && !what; seed++) what = run_seed(m, algo, seed);
   return what;

@@ -16,6 +16,7 @@ gyre_status trial_verify(const struct mutant *m, uint64_t seed);
 /* Runs the mutant on real engines under seeds [first, first + n): each seed draws the interleaving, the slice length, the window,
  * the count and the operator. NULL if every result was right, else what was wrong, with the seed. A barrier is right if it
  * completes on every rank, and on none before the last rank has posted. */
-const char *trial_engine(const struct mutant *m, const struct gy_algo *algo, uint64_t first, unsigned n);
+const char *trial_engine(const struct mutant *m, const struct gy_algo *algo, uint64_t first,
+                         unsigned n);
 
 #endif

@@ -109,9 +109,12 @@ static void fill_values(void *to, gyre_dtype type, size_t n, unsigned who) {
       case GYRE_F64: ((double *)to)[i] = (double)v; break;
       case GYRE_F16: ((uint16_t *)to)[i] = gy_f32_to_f16((float)v); break;
       case GYRE_BF16: ((uint16_t *)to)[i] = gy_f32_to_bf16((float)v); break;
-      case GYRE_I8: case GYRE_U8: ((uint8_t *)to)[i] = (uint8_t)v; break;
-      case GYRE_I16: case GYRE_U16: ((uint16_t *)to)[i] = (uint16_t)v; break;
-      case GYRE_I32: case GYRE_U32: ((uint32_t *)to)[i] = (uint32_t)v; break;
+      case GYRE_I8:
+      case GYRE_U8: ((uint8_t *)to)[i] = (uint8_t)v; break;
+      case GYRE_I16:
+      case GYRE_U16: ((uint16_t *)to)[i] = (uint16_t)v; break;
+      case GYRE_I32:
+      case GYRE_U32: ((uint32_t *)to)[i] = (uint32_t)v; break;
       default: ((uint64_t *)to)[i] = (uint64_t)v; break;
     }
   }
@@ -224,7 +227,8 @@ static void stream_collect(struct stream *s) {
     for (size_t i = 0; i < s->count[k]; i++) {
       int32_t want = value_of(s->sender, k, i) + (s->reduced[k] ? (int32_t)i : 0);
       if (slot->data[i] != want)
-        fail_msg("message %u of rank %u: element %zu is %d, not %d", k, s->sender, i, slot->data[i], want);
+        fail_msg("message %u of rank %u: element %zu is %d, not %d", k, s->sender, i, slot->data[i],
+                 want);
     }
     free(slot->data);
     free(slot->operand);
@@ -368,7 +372,8 @@ static void asleep(struct world *w) {
   if (w->spin) return;
   unsigned before = w->turns;
   world_idle(w, 60);
-  if (w->turns - before > 20) fail_msg("%u turns of the loop in 60 ms of nothing", w->turns - before);
+  if (w->turns - before > 20)
+    fail_msg("%u turns of the loop in 60 ms of nothing", w->turns - before);
 }
 
 static void test_back_pressure(struct world *w) {
@@ -485,7 +490,8 @@ static void test_close_posted(struct world *w) {
     else world_idle(w, 20);
     for (int k = 0; k < N; k++) assert_false(recv[k].done);
     for (size_t i = 0; i < bytes; i++) {
-      if (in[i] != 0xAA) fail_msg("lane %u: byte %zu was written after the link was closed", lane, i);
+      if (in[i] != 0xAA)
+        fail_msg("lane %u: byte %zu was written after the link was closed", lane, i);
     }
     end_close(other, false);
     free(in);

@@ -25,7 +25,7 @@ struct world;
 
 struct end { /* one rank's end of a link, and what it was told */
   struct world *world;
-  struct gy_link *link;      /* NULL once closed */
+  struct gy_link *link;        /* NULL once closed */
   uint32_t posted[2], done[2]; /* sends, receives */
   unsigned downs, mismatches, unclaimed;
   gyre_status why;
@@ -59,14 +59,15 @@ struct world {
   struct rank rank[WORLD_MAX_RANKS];
   struct gy_descriptor call; /* what links start with */
   struct end end[WORLD_MAX_ENDS];
-  unsigned n_end, told;  /* told: how often a link was reported down or mismatched */
-  unsigned turns;        /* of the loop */
+  unsigned n_end, told; /* told: how often a link was reported down or mismatched */
+  unsigned turns;       /* of the loop */
 };
 
 void world_open(struct world *w, const struct gy_tl_ops *ops, int nranks, uint32_t window);
 /* A round: transports with an epoch of their own, on nets that stay. */
 void world_open_transports(struct world *w);
-void world_open_transport(struct world *w, int rank); /* of this rank alone; the other end is made by hand */
+void world_open_transport(struct world *w,
+                          int rank); /* of this rank alone; the other end is made by hand */
 void world_close_transports(struct world *w);
 void world_close(struct world *w);
 /* One pass of every rank, and a turn of the loop: asleep if nobody has anything to do. */

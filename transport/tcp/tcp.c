@@ -26,6 +26,7 @@ static void on_event(uv_poll_t *handle, int status, int events);
 
 /* The peer's end is noticed on an idle link too; data that nobody has asked for yet is noticed once. */
 static int wanted(const struct tcp_link *l) {
+  if (l->down) return 0;
   return (l->rx.head || !l->readable ? UV_READABLE : 0) | (l->tx_next ? UV_WRITABLE : 0);
 }
 
@@ -48,7 +49,7 @@ static void on_event(uv_poll_t *handle, int status, int events) {
 }
 
 static void watch(struct tcp_link *l) {
-  if (l->watch && !l->down && wanted(l) & ~l->watched) set_watch(l, wanted(l) | l->watched);
+  if (l->watch && wanted(l) & ~l->watched) set_watch(l, wanted(l) | l->watched);
 }
 
 static void free_watch(uv_handle_t *handle) { free(handle); }
