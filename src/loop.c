@@ -276,10 +276,11 @@ static bool sleep_until(struct gy_loop *l, struct waiter *me, int64_t deadline_n
   int ms = sleep_ms(l, deadline_ns);
   atomic_fetch_add(&l->n_sleeping, 1);
   atomic_store(&me->asleep, true);
-  pthread_mutex_unlock(&l->lock);
-  atomic_thread_fence(memory_order_seq_cst);
+  /* Once the lock is given up, a visitor may take what was posted, and its poster has seen that nobody sleeps. */
   bool done = me->done && atomic_load(me->done); /* by a deferred command, which holds no lock */
-  if (!done && !atomic_load(&l->posted) && is_driver(l, me)) poll(fds, 2, ms);
+  bool nothing_left = !done && !atomic_load(&l->posted) && is_driver(l, me);
+  pthread_mutex_unlock(&l->lock);
+  if (nothing_left) poll(fds, 2, ms);
   atomic_store(&me->asleep, false);
   atomic_fetch_sub(&l->n_sleeping, 1);
   if (fds[1].revents) unring(wake_fd);

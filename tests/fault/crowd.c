@@ -72,12 +72,12 @@ struct holdings holdings_now(void) {
   return h;
 }
 
-bool holdings_has_rss(void) {
+bool sanitized(void) {
   const char *sanitize = getenv("TEST_SANITIZE");
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return false;
+  return true;
 #endif
-  return !sanitize || !*sanitize;
+  return sanitize && *sanitize;
 }
 
 void holdings_settle(const struct holdings *before) {

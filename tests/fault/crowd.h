@@ -26,8 +26,8 @@ struct holdings { /* of a process */
   long rss_kib;
 };
 struct holdings holdings_now(void);
-/* Whether resident memory means anything: the sanitizers keep freed memory. */
-bool holdings_has_rss(void);
+/* A sanitizer is at work: it keeps freed memory, and everything takes much longer. */
+bool sanitized(void);
 /* Waits until no more than these descriptors and threads are held, as sockets linger for a moment; then fails the test. */
 void holdings_settle(const struct holdings *before);
 

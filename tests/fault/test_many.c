@@ -11,7 +11,7 @@
 static void check_flat(const struct holdings *before, int n) {
   holdings_settle(before);
   struct holdings after = holdings_now();
-  if (holdings_has_rss() && after.rss_kib > before->rss_kib + RSS_SLACK_KIB) {
+  if (!sanitized() && after.rss_kib > before->rss_kib + RSS_SLACK_KIB) {
     fail_msg("resident memory grew from %ld to %ld KiB in %d rounds", before->rss_kib, after.rss_kib, n);
   }
 }
@@ -78,7 +78,7 @@ static int come_and_go(struct self *self) {
     sleep_ms(10);
   }
   bool flat = after.descriptors <= before.descriptors && after.threads <= before.threads &&
-              (!holdings_has_rss() || after.rss_kib <= before.rss_kib + RSS_SLACK_KIB);
+              (sanitized() || after.rss_kib <= before.rss_kib + RSS_SLACK_KIB);
   if (!flat) {
     fprintf(stderr, "rank %d: descriptors %d -> %d, threads %d -> %d, resident %ld -> %ld KiB\n", self->rank,
             before.descriptors, after.descriptors, before.threads, after.threads, before.rss_kib, after.rss_kib);
@@ -115,10 +115,11 @@ static void sixty_four_processes_meet(void **state) {
   (void)state;
   struct world w;
   static struct report end[WORLD_MAX];
-  world_start(&w, 64, be_one_of_many, NULL);
+  int n = sanitized() ? 16 : 64;
+  world_start(&w, n, be_one_of_many, NULL);
   world_collect(&w, RETURNED, -1, end);
-  for (int r = 0; r < 64; r++) {
-    if (end[r].status || end[r].value != 64 * 63 / 2) fail_msg("rank %d: %s", r, end[r].text);
+  for (int r = 0; r < n; r++) {
+    if (end[r].status || end[r].value != (uint64_t)(n * (n - 1) / 2)) fail_msg("rank %d: %s", r, end[r].text);
   }
   world_tell_all(&w, 'e');
   world_end(&w, -1);

@@ -22,6 +22,8 @@
  *
  * mutant: CALLERS=2 NO_THREAD NO_LOOK_BEFORE_SLEEP   the driver goes to sleep without another look at what was posted
  * mutant: CALLERS=2 NO_THREAD LOOK_TOO_EARLY         it looks, but before it says that it sleeps (as without the fence)
+ * mutant: CALLERS=2 THREAD_ONLY LOOK_TOO_LATE        it looks after it gave the lock up, when a visitor may have taken it
+ * mutant: CALLERS=2 NO_THREAD NO_WAKE_BY_POST        who posts and finds the lock taken does not wake the driver
  * mutant: CALLERS=2 NO_THREAD NO_LOOK_AFTER_UNLOCK   who gives the lock up does not serve those who found it taken
  * mutant: CALLERS=2 NO_THREAD NO_WAKE_BY_VISIT       a visitor does not wake the driver for what it left undone
  * mutant: CALLERS=2 NO_THREAD NO_WAKE_BY_WAIT        a waiter does not wake the driver for what its post left undone
@@ -233,19 +235,26 @@ inline run_deferred(me) {
 inline fall_asleep(me) {
 #ifdef LOOK_TOO_EARLY
   look = posted == 0;
-  atomic { n_sleeping++; asleep = asleep | BIT(me) }
-  lock = 0;
-#else
-  atomic { n_sleeping++; asleep = asleep | BIT(me) }
-  lock = 0;
+#endif
 #ifdef NO_LOOK_BEFORE_SLEEP
   look = true;
-#else
+#endif
+  atomic { n_sleeping++; asleep = asleep | BIT(me) }
+#ifdef LOOK_TOO_LATE
+  lock = 0;
+#endif
+#if !defined(LOOK_TOO_EARLY) && !defined(NO_LOOK_BEFORE_SLEEP)
   look = posted == 0;
 #endif
-#endif
 #ifndef NO_LOOK_AT_DONE
-  look = look && !(done & BIT(me))
+  look = look && !(done & BIT(me));
+#endif
+  if
+  :: me == BACKGROUND -> atomic { !slot_lock -> look = look && driver == BACKGROUND }
+  :: else
+  fi;
+#ifndef LOOK_TOO_LATE
+  lock = 0
 #endif
 }
 
@@ -404,7 +413,9 @@ inline post(me, whole) {
     visit(me, whole);
     serve_posters(me)
   :: lock != 0 ->
+#ifndef NO_WAKE_BY_POST
     atomic { !slot_lock -> wake_driver() }
+#endif
   fi
 }
 
@@ -415,7 +426,11 @@ proctype caller(byte me) {
   bool waits, may_leave;
   if
   :: waits = true
+#ifdef FIRST_WAITS
+  :: me > 0 -> waits = false
+#else
   :: waits = false
+#endif
   fi;
   post(me, !waits);
   if
@@ -469,15 +484,10 @@ end_parked:
       fall_asleep(BACKGROUND);
       if
       :: look ->
-        atomic { !slot_lock -> look = (driver == BACKGROUND) }
-        if
-        :: look ->
 end_asleep:
-          if
-          :: atomic { background_fd -> rung = true }
-          :: atomic { PACKET_WAKES -> rung = background_fd }
-          fi
-        :: else
+        if
+        :: atomic { background_fd -> rung = true }
+        :: atomic { PACKET_WAKES -> rung = background_fd }
         fi
       :: else
       fi;
