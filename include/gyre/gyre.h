@@ -59,7 +59,7 @@ typedef enum gyre_status {
   GYRE_ERR_TIMEOUT = -10, /* a deadline expired; the text names who was missing */
   GYRE_ERR_PEER_LOST = -11, /* a rank died, left or was cut off */
   GYRE_ERR_ABORTED = -12, /* gyre_comm_abort, or the communicator was destroyed */
-  GYRE_ERR_STATE = -13,   /* the call is not legal now (from a callback, after fork, ...) */
+  GYRE_ERR_STATE = -13,   /* the call is not legal now (inside a callback, already set, ...) */
   GYRE_ERR_UNSUPPORTED = -14, /* the combination is not implemented */
   GYRE_ERR_INTERNAL = -15 /* a bug in Gyre */
 } gyre_status;

@@ -307,9 +307,9 @@ inline drive(me) {
     atomic { again = more; forget() }
     run_deferred(me);
     if
-    :: may_leave -> break
-    :: again -> again = false
-    :: !again ->
+    :: may_leave -> go = false; break
+    :: !go && again -> again = false
+    :: !go && !again ->
       atomic { arm(); go = quiet; forget() }
       if
       :: go ->
@@ -320,7 +320,7 @@ inline drive(me) {
           if
           :: atomic { wake_fd -> rung = true }
           :: atomic { PACKET_WAKES -> rung = wake_fd }
-          :: may_leave
+          :: may_leave -> go = true /* late */
           fi
         :: else
         fi;
@@ -376,12 +376,12 @@ inline wait(me) {
         }
         break
       :: atomic {
-          !(promoted & BIT(me)) && !(done & BIT(me)) ->
+          !go && !(promoted & BIT(me)) && !(done & BIT(me)) ->
           assert(driver != NOBODY);
           signalled = signalled & ~BIT(me);
           slot_lock = false
         }
-        atomic { !slot_lock && (may_leave || (signalled & BIT(me))) -> slot_lock = true }
+        atomic { !slot_lock && (may_leave || (signalled & BIT(me))) -> slot_lock = true; go = may_leave /* late */ }
       od
     fi;
     if
@@ -436,7 +436,9 @@ proctype caller(byte me) {
   if
   :: waits
   :: !waits -> may_leave = true
+#if defined(NO_THREAD) || defined(ALONE)
   :: !waits -> progress(me)
+#endif
 #ifndef NO_THREAD
   :: !waits -> goto leave /* what it posted is served without it */
 #endif
@@ -518,8 +520,14 @@ init {
   atomic {
     for (i : 0 .. CALLERS - 1) {
       if
+#ifndef ALL_DEFERRED
       :: kind[i] = NETWORK
+#ifdef FIRST_WAITS
+      :: i > 0 -> kind[i] = AT_ONCE
+#else
       :: kind[i] = AT_ONCE
+#endif
+#endif
       :: kind[i] = DEFERRED
       fi
     }
