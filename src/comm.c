@@ -11,6 +11,9 @@
 
 static const struct gy_tl_ops *const transports[] = { &gy_tcp_ops };
 
+/* What the engine relies on: it has no second way to reduce what arrives. */
+#define NEEDED_CAPS (GY_CAP_HOST_MEM | GY_CAP_RECV_REDUCE)
+
 #define OF(command, member) ((gyre_comm *)(void *)((char *)(command) - offsetof(gyre_comm, member)))
 
 /* --------------------------------------------------------------------------------- the verdict --- */
@@ -94,6 +97,7 @@ static gyre_status choose_transports(gyre_comm *c) {
     int best = 0;
     for (size_t i = 0; i < sizeof transports / sizeof *transports && peer != c->core.rank; i++) {
       if (*wanted && !names(wanted, transports[i]->name)) continue;
+      if (transports[i]->abi != GY_TL_ABI || (transports[i]->caps & NEEDED_CAPS) != NEEDED_CAPS) continue;
       int score = transports[i]->reach(&c->core, peer, why, sizeof why);
       if (score <= best) continue;
       best = score;

@@ -794,6 +794,13 @@ void gy_engine_report(struct gy_engine *e, uint64_t seq, struct gy_op_report *ou
   }
 }
 
+const char *gy_engine_describe(const struct gy_engine *e, int peer, char *out, size_t capacity) {
+  const struct end *end = e->ends[peer];
+  *out = 0;
+  if (end) end->ops->describe(end->link, out, capacity);
+  return out;
+}
+
 uint64_t gy_engine_moved(const struct gy_engine *e) {
   uint64_t sum = e->moved;
   for (int peer = 0; peer < e->core->nranks; peer++) {

@@ -66,6 +66,8 @@ struct gy_op_report {
 void gy_engine_report(struct gy_engine *e, uint64_t seq, struct gy_op_report *out);
 /* The oldest run in flight; false if there is none. */
 bool gy_engine_oldest(struct gy_engine *e, struct gy_op_report *out);
+/* The state of the link to a peer in one line, "" if there is none; for stall reports. Returns out. */
+const char *gy_engine_describe(const struct gy_engine *e, int peer, char *out, size_t capacity);
 /* Bytes and transfers moved so far, in any direction: a stall is when this stands still. */
 uint64_t gy_engine_moved(const struct gy_engine *e);
 /* Sequence number of the first operation that has not completed here (that of the next call if all have). */

@@ -28,7 +28,7 @@ enum {
   MSG_LEFT,        /* i32 rank, u64 frontier: root relays a BYE */
   MSG_STALL,       /* u64 seq */
   MSG_DEADLINE,    /* u64 seq */
-  MSG_CONFLICT,    /* u64 seq, verdict: a frame of another call came; the root asks all before it judges */
+  MSG_CONFLICT,    /* verdict: a frame of another call came; the root asks all before it judges */
   MSG_QUERY,       /* u32 id, u64 seq */
   MSG_ANSWER       /* u32 id, u64 seq, report */
 };
@@ -514,8 +514,12 @@ static void root_message(struct gy_fault *f, int from, uint8_t type, struct gy_r
       member_left(f, from, frontier);
       break;
     }
-    case MSG_STALL: query(f, gy_r_u64(r), FOR_STALL, from, NULL); break;
-    case MSG_DEADLINE: query(f, gy_r_u64(r), FOR_DEADLINE, from, NULL); break;
+    case MSG_STALL:
+    case MSG_DEADLINE: {
+      uint64_t seq = gy_r_u64(r);
+      if (!r->failed) query(f, seq, type == MSG_STALL ? FOR_STALL : FOR_DEADLINE, from, NULL);
+      break;
+    }
     case MSG_ANSWER: {
       uint32_t id = gy_r_u32(r);
       r_report(r, &o, f->nranks);
@@ -603,6 +607,15 @@ static const struct gy_channel_events events = { message, channel_ended };
 
 /* ------------------------------------------------------------------------------------ timer --- */
 
+static void log_stall(const struct gy_fault *f, const struct gy_op_report *o, uint64_t still) {
+  char call[128], link[256] = "";
+  if (o->waiting_for >= 0) gy_engine_describe(f->cfg.engine, o->waiting_for, link, sizeof link);
+  gy_log(GY_LOG_INFO,
+         "rank %d: operation %llu, %s, has not moved for %llu ms: instruction %u slice %u, waiting for rank %d (%s)",
+         f->rank, (unsigned long long)o->call.seq, gy_descriptor_text(&o->call, call, sizeof call),
+         (unsigned long long)still, o->insn, o->slice, o->waiting_for, link);
+}
+
 /* A stall asks once; a deadline is a suspicion, for which the root is given time to ask everybody. */
 static void watch_progress(struct gy_fault *f) {
   struct gy_op_report o;
@@ -639,11 +652,8 @@ static void watch_progress(struct gy_fault *f) {
     f->judge_at = t + QUERY_MS + agreed(f)->verdict_ms;
     send_seq(f, 0, MSG_DEADLINE, o.call.seq);
   } else if (still >= agreed(f)->stall_ms && f->stall_seq != o.call.seq) {
-    char state[64] = "";
     f->stall_seq = o.call.seq;
-    if (o.waiting_for >= 0) gy_format(state, sizeof state, ", waiting for rank %d", o.waiting_for);
-    gy_log(GY_LOG_INFO, "rank %d: operation %llu has not moved for %llu ms: instruction %u slice %u%s", f->rank,
-           (unsigned long long)o.call.seq, (unsigned long long)still, o.insn, o.slice, state);
+    log_stall(f, &o, still);
     if (is_root(f)) {
       query(f, o.call.seq, FOR_STALL, 0, NULL);
     } else if (!f->root_left) {

@@ -20,7 +20,7 @@ struct gy_run;
 
 enum {
   GY_CAP_HOST_MEM = 1u << 0,
-  GY_CAP_RECV_REDUCE = 1u << 2, /* applies the operator while data lands; otherwise the engine refuses (see engine.c) */
+  GY_CAP_RECV_REDUCE = 1u << 2, /* applies the operator while data lands; a transport without is not chosen */
   GY_CAP_SAME_HOST = 1u << 5    /* only within a host */
 };
 

@@ -72,14 +72,6 @@ struct holdings holdings_now(void) {
   return h;
 }
 
-bool sanitized(void) {
-  const char *sanitize = getenv("TEST_SANITIZE");
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return true;
-#endif
-  return sanitize && *sanitize;
-}
-
 void holdings_settle(const struct holdings *before) {
   struct holdings h = holdings_now();
   for (int ms = 0; ms < 10000 && (h.descriptors > before->descriptors || h.threads > before->threads); ms += 10) {

@@ -26,8 +26,6 @@ struct holdings { /* of a process */
   long rss_kib;
 };
 struct holdings holdings_now(void);
-/* A sanitizer is at work: it keeps freed memory, and everything takes much longer. */
-bool sanitized(void);
 /* Waits until no more than these descriptors and threads are held, as sockets linger for a moment; then fails the test. */
 void holdings_settle(const struct holdings *before);
 

@@ -37,7 +37,7 @@ static int try_to_meet(struct self *self) {
   bool odd = self->rank == o->odd;
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
   config.rendezvous = self->rendezvous;
-  config.connect_timeout_ms = waits_in_vain(o) ? SHORT_MS : LONG_MS;
+  config.connect_timeout_ms = (uint32_t)patience(waits_in_vain(o) ? SHORT_MS : LONG_MS);
   if (o->missing >> self->rank & 1) return 0;
   if (o->name) setenv(o->name, odd ? o->other : o->usual, 1);
   gyre_status st = gyre_context_create(&self->ctx);

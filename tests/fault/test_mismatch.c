@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BOUND_NS 2000000000LL
+#define BOUND_MS 2000
 #define DEADLINE_MS 1000
 #define LARGE (1u << 20)
 #define AT_A_TIME 5 /* worlds side by side, as those that stall do nothing for a second */
@@ -105,7 +105,7 @@ static bool has_both(const char *text, const char *const said[2]) {
 static void check_truth(const struct plan *plan, int nranks, const struct report *r, int64_t began) {
   double after = (double)(r->at_ns - began) / 1e9;
   bool right = r->status == GYRE_ERR_MISMATCH && r->verdict.status == GYRE_ERR_MISMATCH && r->verdict.op_seq == 2 &&
-               has_both(r->text, plan->mismatch->said) && names_rank(r->text, nranks - 1) && r->at_ns - began < BOUND_NS;
+               has_both(r->text, plan->mismatch->said) && names_rank(r->text, nranks - 1) && r->at_ns - began < patience(BOUND_MS) * 1000000LL;
   int blamed = r->verdict.culprit_rank; /* the only one of its opinion, unless some had not called yet */
   if (blamed != -1 && (nranks == 2 || blamed != nranks - 1)) right = false;
   if (right) return;
@@ -149,7 +149,7 @@ static void every_rank_learns_what_was_called(void **state) {
 static int one_is_missing(struct self *self) {
   const int *missing = self->arg;
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
-  config.op_timeout_ms = DEADLINE_MS;
+  config.op_timeout_ms = (uint32_t)patience(DEADLINE_MS);
   self_create(self, &config);
   if (gyre_barrier(self->comm)) return 1;
   self_say(self, READY, GYRE_OK, 0);
@@ -188,7 +188,7 @@ static void a_rank_that_does_not_call_is_named_at_the_deadline(void **state) {
       double after = (double)(end[r].at_ns - began[i]) / 1e9;
       bool right = end[r].status == GYRE_ERR_TIMEOUT && end[r].verdict.culprit_rank == missing[i] &&
                    names_rank(end[r].text, missing[i]) && strstr(end[r].text, "has not called") &&
-                   strstr(end[r].text, "all_reduce(f32 x 1") && after < DEADLINE_MS / 1000.0 + 2;
+                   strstr(end[r].text, "all_reduce(f32 x 1") && after < patience(DEADLINE_MS + 2000) / 1000.0;
       if (right) continue;
       fail_msg("rank %d of %d did not call; rank %d returned %s after %.3f s, blames %d: %s", missing[i], w[i].nranks, r,
                gyre_status_name(end[r].status), after, end[r].verdict.culprit_rank, end[r].text);

@@ -15,7 +15,7 @@ static int work(struct self *self) {
   size_t count = *(const size_t *)self->arg;
   float *in = calloc(count, sizeof *in), *out = calloc(count, sizeof *out);
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
-  config.op_timeout_ms = DEADLINE_MS;
+  config.op_timeout_ms = (uint32_t)patience(DEADLINE_MS);
   self_create(self, &config);
   gyre_status st = GYRE_OK;
   for (int i = 0; st == GYRE_OK; i++) {
@@ -31,7 +31,7 @@ static int work(struct self *self) {
 static void check_other(const struct report *r, int victim, int64_t stopped_at) {
   double after = (double)(r->at_ns - stopped_at) / 1e9;
   bool right = r->status == GYRE_ERR_TIMEOUT && r->verdict.culprit_rank == victim && names_rank(r->text, victim) &&
-               after > 0.5 && after < DEADLINE_MS / 1000.0 + 3;
+               after > 0.5 && after < patience(DEADLINE_MS + 3000) / 1000.0;
   if (right) return;
   fail_msg("rank %d was stopped; rank %d returned %s after %.3f s, blames %d: %s", victim, r->rank,
            gyre_status_name(r->status), after, r->verdict.culprit_rank, r->text);
@@ -76,7 +76,7 @@ static void the_others_name_a_stopped_rank_and_it_blames_nobody(void **state) {
 static int work_on(struct self *self) {
   float one = 1, sum = 0;
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
-  config.op_timeout_ms = 4 * DEADLINE_MS;
+  config.op_timeout_ms = (uint32_t)patience(4 * DEADLINE_MS);
   self_create(self, &config);
   for (int i = 0; i < 400; i++) {
     gyre_status st = gyre_all_reduce(self->comm, &one, &sum, 1, GYRE_F32, GYRE_SUM);

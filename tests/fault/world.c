@@ -28,6 +28,16 @@ int rounds(int quick) {
   return wanted && atoi(wanted) > 0 ? atoi(wanted) : quick;
 }
 
+bool sanitized(void) {
+  const char *sanitize = getenv("TEST_SANITIZE");
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return true;
+#endif
+  return sanitize && *sanitize;
+}
+
+int patience(int ms) { return sanitized() ? 4 * ms : ms; }
+
 bool names_rank(const char *text, int rank) {
   char name[32];
   size_t len = (size_t)snprintf(name, sizeof name, "rank %d", rank);

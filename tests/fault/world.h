@@ -75,6 +75,10 @@ char self_hear(struct self *self);
 /* ---- anywhere ---- */
 int64_t now_ns(void);
 void sleep_ms(int ms);
+/* A sanitizer is at work: it keeps freed memory, and everything takes much longer. */
+bool sanitized(void);
+/* A time that the library promises, or has to set its deadline by, in a build that may be slowed down by a sanitizer. */
+int patience(int ms);
 /* The rounds of this run: $ROUNDS if set, else what the quick suite can afford. */
 int rounds(int quick);
 /* Whether `text` has "rank N" as a whole word. */

@@ -268,7 +268,7 @@ unsigned gy_tcp_receive(struct tcp_link *l) {
   return 0;
 }
 
-void tcp_look(struct tcp_link *l) {
+void gy_tcp_look(struct tcp_link *l) {
   uint8_t header[GY_FRAME_BYTES];
   struct gy_frame f;
   ssize_t n = recv(l->fd, header, sizeof header, MSG_PEEK | MSG_DONTWAIT);

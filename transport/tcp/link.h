@@ -56,7 +56,7 @@ struct tcp_link {
 unsigned gy_tcp_send(struct tcp_link *l);    /* something must be left to send */
 unsigned gy_tcp_receive(struct tcp_link *l); /* a receive must be posted */
 unsigned gy_tcp_report_sent(struct tcp_link *l);
-void tcp_look(struct tcp_link *l); /* nothing is posted, but something may have come: is it for an operation that is over? */
+void gy_tcp_look(struct tcp_link *l); /* nothing is posted, but something may have come: is it for an operation that is over? */
 void gy_tcp_prepare(struct tcp_link *l, struct gy_xfer *x); /* writes the header of a posted send */
 
 /* tcp.c */

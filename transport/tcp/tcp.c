@@ -312,7 +312,7 @@ static bool tcp_arm(struct gy_tl *tl) {
   for (struct tcp_link *l = ((struct tcp *)tl)->links; l; l = l->next) {
     if (l->tx.head != l->tx_next) quiet = false;
     if (l->down) continue;
-    if (!l->rx.head && l->readable && l->fd >= 0) tcp_look(l);
+    if (!l->rx.head && l->readable && l->fd >= 0) gy_tcp_look(l);
     watch(l);
     if ((l->rx.head && l->readable) || (l->tx_next && l->writable && l->fd >= 0)) quiet = false;
   }
