@@ -30,7 +30,7 @@ static gyre_status apply_config(struct gy_settings *s, const gyre_context_config
   if (!st) st = set_text(s, "GYRE_ADVERTISE", c->advertise);
   if (!st) st = set_text(s, "GYRE_PORT", c->port);
   if (!st) st = set_text(s, "GYRE_SECRET", c->secret);
-  if (!st && c->spin_us >= 0) st = set_text(s, "GYRE_SPIN_US", number);
+  if (!st && c->spin_us != -1) st = set_text(s, "GYRE_SPIN_US", number);
   return st;
 }
 

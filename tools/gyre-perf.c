@@ -175,16 +175,40 @@ static int run_session(const struct perf_options *o, gyre_comm *comm) {
   return st == GYRE_OK && written && !wrong ? STATUS_OK : STATUS_FAILED;
 }
 
+/* An algorithm's name alone is meant for the collective that is measured, so that one it does not
+ * have is refused. */
+static const char *algo_choice(const struct perf_options *o, char *out, size_t capacity) {
+  if (o->algo == NULL || o->algo[0] == '\0' || strchr(o->algo, '=') != NULL) return o->algo;
+  snprintf(out, capacity, "%s=%s", o->coll->name, o->algo);
+  return out;
+}
+
+/* Whether the library knows the names on the command line: a communicator of one rank tells at
+ * once, before other ranks are waited for. */
+static bool names_are_known(gyre_context *ctx, const gyre_comm_config *config) {
+  gyre_comm *alone = NULL;
+  if (config->transports == NULL && config->algo == NULL) return true;
+  if (gyre_comm_create(ctx, 0, 1, config, &alone) != GYRE_OK) return false;
+  gyre_comm_destroy(alone);
+  return true;
+}
+
 static int run(const struct perf_options *o) {
   gyre_context *ctx = NULL;
   gyre_comm *comm = NULL;
+  char choice[256];
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
   config.transports = o->transport;
-  config.algo = o->algo;
+  config.algo = algo_choice(o, choice, sizeof(choice));
   int status = STATUS_FAILED;
   if (gyre_context_create(&ctx) != GYRE_OK) {
     fprintf(stderr, "gyre-perf: %s\n", gyre_last_error());
     return STATUS_FAILED;
+  }
+  if (!names_are_known(ctx, &config)) {
+    fprintf(stderr, "gyre-perf: %s\n", gyre_last_error());
+    status = STATUS_USAGE;
+    goto destroy_context;
   }
   if (gyre_comm_create_from_env(ctx, &config, &comm) != GYRE_OK) {
     fprintf(stderr, "gyre-perf: %s\n", gyre_last_error());

@@ -16,6 +16,8 @@
 #define MAX_RANKS 16384
 #define MAX_VERIFIED 4096
 
+enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
+
 static const char usage[] =
     "Usage: gyre-sched print COLLECTIVE ALGORITHM -n RANKS [-r RANK|all] [--root R] [--in-place]\n"
     "       gyre-sched verify [--ranks A[-B]] [--schedules K] [--seed S] [-v] [COLLECTIVE "
@@ -41,6 +43,7 @@ static const char usage[] =
     "      --cores C       cores that the ranks share (default: those of this machine)\n"
     "      --slice BYTES   slice length (default 256K)\n"
     "  -h, --help          this text\n"
+    "      --version       show the version\n"
     "\n"
     "Collectives and algorithms:\n";
 
@@ -168,14 +171,14 @@ static bool find_algo(unsigned coll, const char *name, const struct gy_algo **ou
   return *out != NULL || complain("algorithm", name, "this collective has none of that name");
 }
 
-static bool library_failed(void) {
+static int library_failed(void) {
   fprintf(stderr, "gyre-sched: %s\n", gyre_last_error());
-  return false;
+  return STATUS_FAILED;
 }
 
 /* ------------------------------------------------------------------------------- print --- */
 
-static bool print_one(const struct gy_algo *algo, const struct arguments *a, uint64_t rank) {
+static int print_one(const struct gy_algo *algo, const struct arguments *a, uint64_t rank) {
   struct gy_program *p;
   struct gy_key key = {.coll = algo->coll,
                        .in_place = a->in_place,
@@ -185,22 +188,32 @@ static bool print_one(const struct gy_algo *algo, const struct arguments *a, uin
   if (gy_program_build(algo, &key, &p) != GYRE_OK) return library_failed();
   gy_program_print(p, &key, stdout);
   gy_program_free(p);
-  return true;
+  return STATUS_OK;
 }
 
-static bool run_print(const struct arguments *a) {
+static bool check_rank(const char *option, uint64_t rank, uint64_t nranks) {
+  if (rank < nranks) return true;
+  fprintf(stderr, "gyre-sched: %s %llu: must be from 0 to %llu with -n %llu\n", option,
+          (unsigned long long)rank, (unsigned long long)nranks - 1, (unsigned long long)nranks);
+  return false;
+}
+
+static int run_print(const struct arguments *a) {
   unsigned coll;
   const struct gy_algo *algo;
   if (a->n_words != 2 || a->nranks == 0) {
     fputs("gyre-sched: print needs a collective, an algorithm and -n; try gyre-sched --help\n",
           stderr);
-    return false;
+    return STATUS_USAGE;
   }
-  if (!find_coll(a->words[0], &coll) || !find_algo(coll, a->words[1], &algo)) return false;
+  if (!find_coll(a->words[0], &coll) || !find_algo(coll, a->words[1], &algo)) return STATUS_USAGE;
+  if (!check_rank("-r", a->rank, a->nranks) || !check_rank("--root", a->root, a->nranks))
+    return STATUS_USAGE;
   if (!a->all_ranks) return print_one(algo, a, a->rank);
-  for (uint64_t rank = 0; rank < a->nranks; rank++)
-    if (!print_one(algo, a, rank)) return false;
-  return true;
+  int status = STATUS_OK;
+  for (uint64_t rank = 0; status == STATUS_OK && rank < a->nranks; rank++)
+    status = print_one(algo, a, rank);
+  return status;
 }
 
 /* ------------------------------------------------------------------------------ verify --- */
@@ -217,7 +230,7 @@ static struct plan plan_for(uint32_t nranks, uint32_t schedules) {
 
 static bool is_rooted(unsigned coll) { return coll == GY_BROADCAST || coll == GY_REDUCE; }
 
-static bool verify_case(const struct gy_algo *algo, uint32_t nranks, const struct arguments *a) {
+static int verify_case(const struct gy_algo *algo, uint32_t nranks, const struct arguments *a) {
   struct plan plan = plan_for(nranks, (uint32_t)a->schedules);
   uint32_t roots = !is_rooted(algo->coll) ? 1 : plan.roots < nranks ? plan.roots : nranks;
   for (uint32_t k = 0; k < roots; k++) {
@@ -228,15 +241,16 @@ static bool verify_case(const struct gy_algo *algo, uint32_t nranks, const struc
         if (gy_verify_algo(algo, (int)nranks, root, &options) != GYRE_OK) return library_failed();
       }
   }
-  return true;
+  return STATUS_OK;
 }
 
-static bool verify_algo(const struct gy_algo *algo, const struct arguments *a) {
+static int verify_algo(const struct gy_algo *algo, const struct arguments *a) {
   uint64_t last = algo->max_ranks != 0 && (uint64_t)algo->max_ranks < a->last
                       ? (uint64_t)algo->max_ranks
                       : a->last;
   for (uint64_t nranks = a->first; nranks <= last; nranks++) {
-    if (!verify_case(algo, (uint32_t)nranks, a)) return false;
+    int status = verify_case(algo, (uint32_t)nranks, a);
+    if (status != STATUS_OK) return status;
     if (a->verbose)
       printf("%s %s, %llu ranks: ok\n", gy_coll_name(algo->coll), algo->name,
              (unsigned long long)nranks);
@@ -244,29 +258,32 @@ static bool verify_algo(const struct gy_algo *algo, const struct arguments *a) {
   printf("%-16s %-20s %llu-%llu ranks: ok\n", gy_coll_name(algo->coll), algo->name,
          (unsigned long long)a->first, (unsigned long long)last);
   fflush(stdout);
-  return true;
+  return STATUS_OK;
 }
 
-static bool run_verify(const struct arguments *a) {
+static int run_verify(const struct arguments *a) {
   size_t n;
   const struct gy_algo *const *all = gy_algorithms(&n), *only = NULL;
   unsigned coll = GY_COLL_COUNT;
-  if (a->n_words > 2) return complain("argument", a->words[2], "one too many");
-  if (a->n_words > 0 && !find_coll(a->words[0], &coll)) return false;
-  if (a->n_words > 1 && !find_algo(coll, a->words[1], &only)) return false;
-  bool ok = true;
+  if (a->n_words > 2) {
+    complain("argument", a->words[2], "one too many");
+    return STATUS_USAGE;
+  }
+  if (a->n_words > 0 && !find_coll(a->words[0], &coll)) return STATUS_USAGE;
+  if (a->n_words > 1 && !find_algo(coll, a->words[1], &only)) return STATUS_USAGE;
+  int status = STATUS_OK;
   for (size_t i = 0; i < n; i++) {
     if ((coll != GY_COLL_COUNT && all[i]->coll != coll) || (only != NULL && all[i] != only))
       continue;
-    if (!verify_algo(all[i], a)) ok = false;
+    if (verify_algo(all[i], a) != STATUS_OK) status = STATUS_FAILED;
   }
-  return ok;
+  return status;
 }
 
 /* -------------------------------------------------------------------------------- cost --- */
 
-static bool print_cost(const struct arguments *a, const struct gy_cost *cost,
-                       const struct gy_key *key, uint64_t bytes) {
+static int print_cost(const struct arguments *a, const struct gy_cost *cost,
+                      const struct gy_key *key, uint64_t bytes) {
   size_t n;
   const struct gy_algo *const *all = gy_algorithms(&n), *chosen;
   if (gy_select("", cost, key, (size_t)bytes, &chosen) != GYRE_OK) return library_failed();
@@ -275,19 +292,19 @@ static bool print_cost(const struct arguments *a, const struct gy_cost *cost,
     if (all[i]->coll == key->coll)
       printf(" %20.1f", a->nranks == 1 ? 0 : all[i]->cost_us(key, (size_t)bytes, cost));
   printf("  %s\n", chosen->name);
-  return true;
+  return STATUS_OK;
 }
 
-static bool run_cost(const struct arguments *a) {
+static int run_cost(const struct arguments *a) {
   unsigned coll;
   if (a->n_words != 1 || a->nranks == 0) {
     fputs("gyre-sched: cost needs one collective and -n; try gyre-sched --help\n", stderr);
-    return false;
+    return STATUS_USAGE;
   }
-  if (!find_coll(a->words[0], &coll)) return false;
+  if (!find_coll(a->words[0], &coll)) return STATUS_USAGE;
   if (a->from > a->to) {
     fputs("gyre-sched: -b is larger than -e\n", stderr);
-    return false;
+    return STATUS_USAGE;
   }
   struct gy_cost cost;
   struct gy_key key = {.coll = (uint8_t)coll, .nranks = (int)a->nranks};
@@ -299,10 +316,19 @@ static bool run_cost(const struct arguments *a) {
     if (all[i]->coll == coll) printf(" %20s", all[i]->name);
   puts("  chosen");
   for (uint64_t bytes = a->from;;) {
-    if (!print_cost(a, &cost, &key, bytes)) return false;
-    if (bytes > a->to / a->factor) return true;
+    int status = print_cost(a, &cost, &key, bytes);
+    bool last = bytes == 0 ? a->to == 0 : bytes > a->to / a->factor;
+    if (status != STATUS_OK || last) return status;
     bytes = bytes == 0 ? 1 : bytes * a->factor;
   }
+}
+
+static int run(const char *command, const struct arguments *a) {
+  if (strcmp(command, "print") == 0) return run_print(a);
+  if (strcmp(command, "verify") == 0) return run_verify(a);
+  if (strcmp(command, "cost") == 0) return run_cost(a);
+  complain("command", command, "expected print, verify or cost");
+  return STATUS_USAGE;
 }
 
 int main(int argc, char **argv) {
@@ -316,26 +342,25 @@ int main(int argc, char **argv) {
                         .factor = 4,
                         .cores = cores > 0 ? (uint64_t)cores : 1,
                         .slice = 256u << 10};
-  for (int i = 1; i < argc; i++)
-    if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
-      print_usage();
-      return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-    }
+  for (int i = 1; i < argc; i++) {
+    bool help = strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0;
+    if (!help && strcmp(argv[i], "--version") != 0) continue;
+    if (help) print_usage();
+    else printf("gyre-sched %s\n", gyre_version_string());
+    return fflush(stdout) == 0 ? STATUS_OK : STATUS_FAILED;
+  }
   if (argc < 2) {
     fputs("gyre-sched: expected print, verify or cost; try gyre-sched --help\n", stderr);
-    return EXIT_FAILURE;
+    return STATUS_USAGE;
   }
-  bool ok;
+  static char name[] = "gyre-sched";
   const char *command = argv[1];
-  argv[1] = argv[0]; /* what getopt puts before its complaints */
-  if (!parse_arguments(argc - 1, argv + 1, &a)) return EXIT_FAILURE;
-  if (strcmp(command, "print") == 0) ok = run_print(&a);
-  else if (strcmp(command, "verify") == 0) ok = run_verify(&a);
-  else if (strcmp(command, "cost") == 0) ok = run_cost(&a);
-  else ok = complain("command", command, "expected print, verify or cost");
+  argv[1] = name; /* what getopt puts before its complaints */
+  if (!parse_arguments(argc - 1, argv + 1, &a)) return STATUS_USAGE;
+  int status = run(command, &a);
   if (fflush(stdout) != 0 || ferror(stdout)) {
     fprintf(stderr, "gyre-sched: standard output: %s\n", strerror(errno));
-    return EXIT_FAILURE;
+    return STATUS_FAILED;
   }
-  return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+  return status;
 }

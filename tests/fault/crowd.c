@@ -12,7 +12,7 @@ static void must(gyre_status st, const char *what) {
 }
 
 void crowd_open(struct crowd *c, int nranks, int n_ctx) {
-  *c = (struct crowd){ .nranks = nranks, .n_ctx = n_ctx };
+  *c = (struct crowd){.nranks = nranks, .n_ctx = n_ctx};
   for (int i = 0; i < n_ctx; i++) must(gyre_context_create(&c->ctx[i]), "context");
 }
 
@@ -24,7 +24,8 @@ void crowd_meet(struct crowd *c, const gyre_comm_config *config) {
   must(gyre_unique_id_create(c->ctx[0], &id), "unique id");
   mine.id = &id;
   for (int r = 0; r < c->nranks; r++) {
-    must(gyre_comm_create_async(c->ctx[r % c->n_ctx], r, c->nranks, &mine, &c->comm[r], &req[r]), "creation");
+    must(gyre_comm_create_async(c->ctx[r % c->n_ctx], r, c->nranks, &mine, &c->comm[r], &req[r]),
+         "creation");
   }
   for (int r = 0; r < c->nranks; r++) must(gyre_wait(req[r], WATCHDOG_MS), "creation");
 }
@@ -35,7 +36,8 @@ void crowd_all_reduce(struct crowd *c) {
   for (int r = 0; r < c->nranks; r++) {
     mine[r] = 1 + r * r;
     expected += mine[r];
-    must(gyre_all_reduce_async(c->comm[r], &mine[r], &sum[r], 1, GYRE_I64, GYRE_SUM, &req[r]), "all_reduce");
+    must(gyre_all_reduce_async(c->comm[r], &mine[r], &sum[r], 1, GYRE_I64, GYRE_SUM, &req[r]),
+         "all_reduce");
   }
   for (int r = 0; r < c->nranks; r++) must(gyre_wait(req[r], WATCHDOG_MS), "all_reduce");
   for (int r = 0; r < c->nranks; r++) assert_true(sum[r] == expected);
@@ -64,7 +66,7 @@ static int entries(const char *path) {
 }
 
 struct holdings holdings_now(void) {
-  struct holdings h = { entries("/proc/self/fd"), entries("/proc/self/task") + 1, 0 };
+  struct holdings h = {entries("/proc/self/fd"), entries("/proc/self/task") + 1, 0};
   char line[256];
   FILE *f = fopen("/proc/self/status", "r");
   while (f && fgets(line, sizeof line, f)) sscanf(line, "VmRSS: %ld", &h.rss_kib);
@@ -74,11 +76,13 @@ struct holdings holdings_now(void) {
 
 void holdings_settle(const struct holdings *before) {
   struct holdings h = holdings_now();
-  for (int ms = 0; ms < 10000 && (h.descriptors > before->descriptors || h.threads > before->threads); ms += 10) {
+  for (int ms = 0;
+       ms < 10000 && (h.descriptors > before->descriptors || h.threads > before->threads); ms += 10) {
     sleep_ms(10);
     h = holdings_now();
   }
   if (h.descriptors > before->descriptors || h.threads > before->threads) {
-    fail_msg("descriptors %d -> %d, threads %d -> %d", before->descriptors, h.descriptors, before->threads, h.threads);
+    fail_msg("descriptors %d -> %d, threads %d -> %d", before->descriptors, h.descriptors,
+             before->threads, h.threads);
   }
 }

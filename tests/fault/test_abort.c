@@ -8,7 +8,7 @@
 #define RANKS 4
 
 struct aborting {
-  int by;            /* the rank that aborts */
+  int by; /* the rank that aborts */
   bool in_callback;
 };
 
@@ -36,9 +36,11 @@ static int be_aborted(struct self *self) {
   gyre_status st = gyre_all_reduce_async(self->comm, &one, &sum, 1, GYRE_F32, GYRE_SUM, &req);
   if (st) return 1;
   if (aborts && a->in_callback && gyre_request_on_complete(req, abort_in_callback, self)) return 1;
-  st = gyre_wait(req, -1); /* where it aborts in its callback this may be late for OK only on the other ranks */
+  st = gyre_wait(
+      req, -1); /* where it aborts in its callback this may be late for OK only on the other ranks */
   if (threaded && pthread_create(&thread, NULL, abort_in_thread, self)) return 1;
-  if (!st && self->rank != RANKS - 1) st = gyre_all_reduce(self->comm, &one, &other, 1, GYRE_F32, GYRE_SUM);
+  if (!st && self->rank != RANKS - 1)
+    st = gyre_all_reduce(self->comm, &one, &other, 1, GYRE_F32, GYRE_SUM);
   for (int ms = 0; !st && ms < WATCHDOG_MS; ms += 5) {
     gyre_error e = GYRE_ERROR_INIT;
     sleep_ms(5);
@@ -55,7 +57,7 @@ static void abort_ends_the_communicator_on_every_rank(void **state) {
   int n = rounds(1);
   for (int i = 0; i < n; i++) {
     for (int k = 0; k < 2 * RANKS; k++) {
-      struct aborting a = { k % RANKS, k >= RANKS };
+      struct aborting a = {k % RANKS, k >= RANKS};
       struct world w;
       struct report end[RANKS];
       world_start(&w, RANKS, be_aborted, &a);
@@ -64,8 +66,9 @@ static void abort_ends_the_communicator_on_every_rank(void **state) {
         bool right = end[r].status == GYRE_ERR_ABORTED && end[r].verdict.culprit_rank == a.by &&
                      strstr(end[r].text, "the loss is NaN") && names_rank(end[r].text, a.by);
         if (!right) {
-          fail_msg("rank %d aborted%s; rank %d returned %s, blames %d: %s", a.by, a.in_callback ? " in a callback" : "", r,
-                   gyre_status_name(end[r].status), end[r].verdict.culprit_rank, end[r].text);
+          fail_msg("rank %d aborted%s; rank %d returned %s, blames %d: %s", a.by,
+                   a.in_callback ? " in a callback" : "", r, gyre_status_name(end[r].status),
+                   end[r].verdict.culprit_rank, end[r].text);
         }
       }
       world_tell_all(&w, 'e');
@@ -76,7 +79,7 @@ static void abort_ends_the_communicator_on_every_rank(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(abort_ends_the_communicator_on_every_rank, world_teardown),
+      cmocka_unit_test_teardown(abort_ends_the_communicator_on_every_rank, world_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

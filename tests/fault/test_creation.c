@@ -10,23 +10,50 @@
 #define LONG_MS 20000
 
 struct oddity {
-  unsigned missing;    /* ranks that do not come, a bit each */
-  int odd;             /* the rank it is about; -1: none */
+  unsigned missing;                 /* ranks that do not come, a bit each */
+  int odd;                          /* the rank it is about; -1: none */
   const char *name, *usual, *other; /* a variable, as all ranks but the odd one have it */
-  int same_as;         /* the odd rank says it is this one; -1: it says the truth */
+  int same_as;                      /* the odd rank says it is this one; -1: it says the truth */
   gyre_status status, odd_status;
   const char *said[3], *odd_said; /* in the text of all, of the odd one */
 };
 
 static const struct oddity oddities[] = {
-  { 1u << 2, -1, NULL, NULL, NULL, -1, GYRE_ERR_TIMEOUT, 0, { "rank 2 of 4 did not come" }, NULL },
-  { 1u << 1 | 1u << 3, -1, NULL, NULL, NULL, -1, GYRE_ERR_TIMEOUT, 0, { "ranks 1, 3 of 4 did not come" }, NULL },
-  { 1u << 0, -1, NULL, NULL, NULL, -1, GYRE_ERR_TIMEOUT, 0, { "rank 0" }, NULL },
-  { 0, 2, "GYRE_SECRET", "sesame", "barley", -1, GYRE_ERR_TIMEOUT, GYRE_ERR_AUTH, { "rank 2 of 4 did not come", "secret" }, "secret" },
-  { 0, 3, "GYRE_SLICE_BYTES", "65536", "131072", -1, GYRE_ERR_MISMATCH, 0, { "GYRE_SLICE_BYTES", "\"65536\"", "\"131072\"" }, NULL },
-  { 0, 1, "GYRE_ALGO", "ring", "tree", -1, GYRE_ERR_MISMATCH, 0, { "GYRE_ALGO", "\"ring\"", "\"tree\"" }, NULL },
-  { 0, 2, "GYRE_OP_TIMEOUT_MS", "5000", "7000", -1, GYRE_ERR_MISMATCH, 0, { "GYRE_OP_TIMEOUT_MS", "\"5000\"", "\"7000\"" }, NULL },
-  { 0, 3, NULL, NULL, NULL, 1, GYRE_ERR_ARG, 0, { "two processes say they are rank 1" }, NULL },
+    {1u << 2, -1, NULL, NULL, NULL, -1, GYRE_ERR_TIMEOUT, 0, {"rank 2 of 4 did not come"}, NULL},
+    {1u << 1 | 1u << 3, -1, NULL, NULL, NULL, -1, GYRE_ERR_TIMEOUT, 0, {"ranks 1, 3 of 4 did not come"}, NULL},
+    {1u << 0, -1, NULL, NULL, NULL, -1, GYRE_ERR_TIMEOUT, 0, {"rank 0"}, NULL},
+    {0,
+     2,
+     "GYRE_SECRET",
+     "sesame",
+     "barley",
+     -1,
+     GYRE_ERR_TIMEOUT,
+     GYRE_ERR_AUTH,
+     {"rank 2 of 4 did not come", "secret"},
+     "secret"},
+    {0,
+     3,
+     "GYRE_SLICE_BYTES",
+     "65536",
+     "131072",
+     -1,
+     GYRE_ERR_MISMATCH,
+     0,
+     {"GYRE_SLICE_BYTES", "\"65536\"", "\"131072\""},
+     NULL},
+    {0, 1, "GYRE_ALGO", "ring", "tree", -1, GYRE_ERR_MISMATCH, 0, {"GYRE_ALGO", "\"ring\"", "\"tree\""}, NULL},
+    {0,
+     2,
+     "GYRE_OP_TIMEOUT_MS",
+     "5000",
+     "7000",
+     -1,
+     GYRE_ERR_MISMATCH,
+     0,
+     {"GYRE_OP_TIMEOUT_MS", "\"5000\"", "\"7000\""},
+     NULL},
+    {0, 3, NULL, NULL, NULL, 1, GYRE_ERR_ARG, 0, {"two processes say they are rank 1"}, NULL},
 };
 #define ODDITIES (sizeof oddities / sizeof *oddities)
 
@@ -59,7 +86,8 @@ static void check(const struct oddity *o, const struct report *r) {
 static void everybody_is_told_why_the_ranks_do_not_meet(void **state) {
   (void)state;
   static struct world w[ODDITIES];
-  for (size_t i = 0; i < ODDITIES; i++) world_start(&w[i], RANKS, try_to_meet, &oddities[i]); /* side by side: they wait */
+  for (size_t i = 0; i < ODDITIES; i++)
+    world_start(&w[i], RANKS, try_to_meet, &oddities[i]); /* side by side: they wait */
   for (size_t i = 0; i < ODDITIES; i++) {
     for (int r = 0; r < RANKS; r++) {
       struct report one;
@@ -74,7 +102,7 @@ static void everybody_is_told_why_the_ranks_do_not_meet(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(everybody_is_told_why_the_ranks_do_not_meet, world_teardown),
+      cmocka_unit_test_teardown(everybody_is_told_why_the_ranks_do_not_meet, world_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

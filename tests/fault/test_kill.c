@@ -14,13 +14,13 @@ struct load { /* what the ranks do when the blow falls */
   int in_flight;
 };
 
-static const struct load loads[] = { { 8, 1 }, { 64 << 10, 1 }, { 8 << 20, 1 }, { 8, 6 }, { 256 << 10, 6 } };
+static const struct load loads[] = {{8, 1}, {64 << 10, 1}, {8 << 20, 1}, {8, 6}, {256 << 10, 6}};
 #define LOADS (int)(sizeof loads / sizeof *loads)
 
 /* Operations until one fails. */
 static gyre_status hammer(struct self *self, const struct load *load) {
   size_t count = load->bytes / sizeof(float);
-  gyre_request *req[8] = { NULL };
+  gyre_request *req[8] = {NULL};
   float *in = calloc(count, sizeof *in), *out[8];
   for (int i = 0; i < load->in_flight; i++) out[i] = calloc(count, sizeof *in);
   gyre_status st = GYRE_OK;
@@ -55,11 +55,12 @@ static int survive(struct self *self) {
 
 static void check_survivor(const struct report *r, int victim, int64_t killed_at) {
   bool right = r->status == GYRE_ERR_PEER_LOST && r->verdict.status == GYRE_ERR_PEER_LOST &&
-               r->verdict.culprit_rank == victim && names_rank(r->text, victim) && r->at_ns - killed_at < patience(BOUND_MS) * 1000000LL;
+               r->verdict.culprit_rank == victim && names_rank(r->text, victim) &&
+               r->at_ns - killed_at < patience(BOUND_MS) * 1000000LL;
   if (right) return;
-  fail_msg("rank %d was killed; rank %d returned %s after %.3f s, blames %d (%s): %s", victim, r->rank,
-           gyre_status_name(r->status), (double)(r->at_ns - killed_at) / 1e9, r->verdict.culprit_rank,
-           gyre_status_name(r->verdict.status), r->text);
+  fail_msg("rank %d was killed; rank %d returned %s after %.3f s, blames %d (%s): %s", victim,
+           r->rank, gyre_status_name(r->status), (double)(r->at_ns - killed_at) / 1e9,
+           r->verdict.culprit_rank, gyre_status_name(r->verdict.status), r->text);
 }
 
 static void one_round(const struct load *load, int victim, int delay_ms) {
@@ -75,7 +76,8 @@ static void one_round(const struct load *load, int victim, int delay_ms) {
     if (r != victim) check_survivor(&end[r], victim, killed_at);
   }
   const char *text = end[victim == 0].verdict.text;
-  for (int r = 0; r < RANKS; r++) { /* one verdict, unless the root, which gives it, is the one that died */
+  for (int r = 0; r < RANKS;
+       r++) { /* one verdict, unless the root, which gives it, is the one that died */
     if (victim != 0 && r != victim) assert_string_equal(end[r].verdict.text, text);
   }
   world_end(&w, victim);
@@ -86,7 +88,8 @@ static void every_survivor_names_the_killed_rank(void **state) {
   unsigned seed = (unsigned)now_ns();
   int n = rounds(10);
   print_message("seed %u, %d rounds\n", seed, n);
-  for (int i = 0; i < n; i++) one_round(&loads[i % LOADS], (i + i / LOADS) % RANKS, rand_r(&seed) % 20);
+  for (int i = 0; i < n; i++)
+    one_round(&loads[i % LOADS], (i + i / LOADS) % RANKS, rand_r(&seed) % 20);
 }
 
 /* The survivors do not call anything when it happens: the next call tells them. */
@@ -121,8 +124,8 @@ static void idle_ranks_learn_it_at_their_next_call(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(every_survivor_names_the_killed_rank, world_teardown),
-    cmocka_unit_test_teardown(idle_ranks_learn_it_at_their_next_call, world_teardown),
+      cmocka_unit_test_teardown(every_survivor_names_the_killed_rank, world_teardown),
+      cmocka_unit_test_teardown(idle_ranks_learn_it_at_their_next_call, world_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

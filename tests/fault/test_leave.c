@@ -14,12 +14,14 @@
 
 struct parting {
   int leaver;
-  bool gather;    /* all_gather instead of broadcast */
-  bool abruptly;  /* the process ends without destroying its context */
+  bool gather;   /* all_gather instead of broadcast */
+  bool abruptly; /* the process ends without destroying its context */
   uint64_t salt;
 };
 
-static uint64_t expected(const struct parting *p, uint64_t i) { return (i + p->salt) * 0x9e3779b97f4a7c15u; }
+static uint64_t expected(const struct parting *p, uint64_t i) {
+  return (i + p->salt) * 0x9e3779b97f4a7c15u;
+}
 
 static size_t wrong(const struct parting *p, const uint64_t *data, size_t n) {
   size_t bad = 0;
@@ -62,8 +64,8 @@ static void part(const struct parting *p) {
   for (int r = 0; r < RANKS; r++) {
     if (r == p->leaver || (end[r].status == GYRE_OK && end[r].value == 0)) continue;
     fail_msg("rank %d left after its %s%s; rank %d: %s, %llu elements wrong: %s", p->leaver,
-             p->gather ? "all_gather" : "broadcast", p->abruptly ? " abruptly" : "", r, gyre_status_name(end[r].status),
-             (unsigned long long)end[r].value, end[r].text);
+             p->gather ? "all_gather" : "broadcast", p->abruptly ? " abruptly" : "", r,
+             gyre_status_name(end[r].status), (unsigned long long)end[r].value, end[r].text);
   }
   world_end(&w, -1);
 }
@@ -72,11 +74,11 @@ static void what_a_leaving_rank_sent_arrives(void **state) {
   (void)state;
   int n = rounds(4);
   for (int i = 0; i < n; i++) {
-    struct parting root = { 0, false, i % 2 == 1, (uint64_t)i };
+    struct parting root = {0, false, i % 2 == 1, (uint64_t)i};
     part(&root);
     if (i % 4 == 0) {
-      struct parting other = { 1 + i / 4 % 3, false, i / 4 % 2 == 0, (uint64_t)i };
-      struct parting gather = { i / 4 % RANKS, true, i / 4 % 2 == 1, (uint64_t)i };
+      struct parting other = {1 + i / 4 % 3, false, i / 4 % 2 == 0, (uint64_t)i};
+      struct parting gather = {i / 4 % RANKS, true, i / 4 % 2 == 1, (uint64_t)i};
       part(&other);
       part(&gather);
     }
@@ -88,7 +90,7 @@ static void what_a_leaving_rank_sent_arrives(void **state) {
 static int leave_in_flight(struct self *self) {
   size_t n = 2u << 20;
   float *in = calloc(n, sizeof *in), *out = calloc(n, sizeof *out), *more = calloc(n, sizeof *more);
-  gyre_request *req[2] = { NULL, NULL };
+  gyre_request *req[2] = {NULL, NULL};
   setenv("GYRE_VERDICT_MS", "10000", 1); /* a root that is starved for a moment shall not matter here */
   self_create(self, NULL);
   gyre_status st = gyre_barrier(self->comm);
@@ -102,7 +104,8 @@ static int leave_in_flight(struct self *self) {
     bool right = !st && (first == GYRE_OK || first == GYRE_ERR_ABORTED) && second == GYRE_ERR_ABORTED;
     self_say(self, RETURNED, right ? GYRE_ERR_ABORTED : GYRE_ERR_INTERNAL, 0);
   } else {
-    for (int i = 0; i < 4 && !st; i++) st = gyre_all_reduce(self->comm, in, out, n, GYRE_F32, GYRE_SUM);
+    for (int i = 0; i < 4 && !st; i++)
+      st = gyre_all_reduce(self->comm, in, out, n, GYRE_F32, GYRE_SUM);
     self_say(self, RETURNED, st, 0);
   }
   free(in);
@@ -120,11 +123,13 @@ static void a_rank_that_leaves_operations_in_flight_is_named(void **state) {
     world_collect(&w, RETURNED, -1, end);
     for (int r = 0; r < RANKS; r++) {
       bool right = r == leaver ? end[r].status == GYRE_ERR_ABORTED
-                               : end[r].status == GYRE_ERR_PEER_LOST && end[r].verdict.culprit_rank == leaver &&
-                                     strstr(end[r].text, "left at operation") && names_rank(end[r].text, leaver);
+                               : end[r].status == GYRE_ERR_PEER_LOST &&
+                                     end[r].verdict.culprit_rank == leaver &&
+                                     strstr(end[r].text, "left at operation") &&
+                                     names_rank(end[r].text, leaver);
       if (!right) {
-        fail_msg("rank %d left; rank %d returned %s, blames %d: %s", leaver, r, gyre_status_name(end[r].status),
-                 end[r].verdict.culprit_rank, end[r].text);
+        fail_msg("rank %d left; rank %d returned %s, blames %d: %s", leaver, r,
+                 gyre_status_name(end[r].status), end[r].verdict.culprit_rank, end[r].text);
       }
     }
     world_end(&w, -1);
@@ -161,7 +166,8 @@ static int destroy_under_a_waiter(struct self *self) {
     float one = 1, sum;
     gyre_status st = GYRE_OK;
     /* The first may end well, as the other's part of it was sent before it left. */
-    for (int i = 0; i < 2 && !st; i++) st = gyre_all_reduce(self->comm, &one, &sum, 1, GYRE_F32, GYRE_SUM);
+    for (int i = 0; i < 2 && !st; i++)
+      st = gyre_all_reduce(self->comm, &one, &sum, 1, GYRE_F32, GYRE_SUM);
     self_say(self, RETURNED, st, 0);
   }
   return 0;
@@ -186,9 +192,9 @@ static void destroy_ends_a_call_in_another_thread(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(what_a_leaving_rank_sent_arrives, world_teardown),
-    cmocka_unit_test_teardown(a_rank_that_leaves_operations_in_flight_is_named, world_teardown),
-    cmocka_unit_test_teardown(destroy_ends_a_call_in_another_thread, world_teardown),
+      cmocka_unit_test_teardown(what_a_leaving_rank_sent_arrives, world_teardown),
+      cmocka_unit_test_teardown(a_rank_that_leaves_operations_in_flight_is_named, world_teardown),
+      cmocka_unit_test_teardown(destroy_ends_a_call_in_another_thread, world_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

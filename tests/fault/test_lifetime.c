@@ -18,7 +18,8 @@ static void requests_outlive_their_context(void **state) {
   crowd_open(&c, RANKS, RANKS);
   crowd_meet(&c, NULL);
   for (int r = 0; r < RANKS; r++) {
-    assert_int_equal(gyre_all_reduce_async(c.comm[r], &one, &sum[r], 1, GYRE_F32, GYRE_SUM, &done[r]), GYRE_OK);
+    assert_int_equal(
+        gyre_all_reduce_async(c.comm[r], &one, &sum[r], 1, GYRE_F32, GYRE_SUM, &done[r]), GYRE_OK);
   }
   for (int r = 0; r < RANKS; r++) {
     for (int ms = 0; gyre_test(done[r]) == GYRE_IN_PROGRESS && ms < WATCHDOG_MS; ms++) sleep_ms(1);
@@ -41,7 +42,7 @@ static void a_creation_in_progress_is_aborted_with_its_context(void **state) {
   struct holdings before = holdings_now();
   gyre_unique_id id;
   gyre_request *req[2];
-  gyre_comm *comm[2] = { NULL, NULL };
+  gyre_comm *comm[2] = {NULL, NULL};
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
   crowd_open(&c, RANKS, 2);
   assert_int_equal(gyre_unique_id_create(c.ctx[0], &id), GYRE_OK);
@@ -54,7 +55,8 @@ static void a_creation_in_progress_is_aborted_with_its_context(void **state) {
   crowd_close(&c);
   for (int r = 0; r < 2; r++) {
     gyre_status st = gyre_wait(req[r], -1);
-    if (st != GYRE_ERR_ABORTED && (r == 0 || st != GYRE_ERR_PEER_LOST)) fail_msg("rank %d: %s", r, gyre_last_error());
+    if (st != GYRE_ERR_ABORTED && (r == 0 || st != GYRE_ERR_PEER_LOST))
+      fail_msg("rank %d: %s", r, gyre_last_error());
     assert_null(comm[r]);
   }
   holdings_settle(&before);
@@ -81,7 +83,7 @@ static void abort_frees_every_blocked_thread(void **state) {
   int n = rounds(20);
   for (int i = 0; i < n; i++) {
     struct crowd c;
-    struct blocked b[RANKS] = { { 0 } };
+    struct blocked b[RANKS] = {{0}};
     pthread_t thread[RANKS];
     crowd_open(&c, RANKS, i % 2 ? RANKS : 1);
     crowd_meet(&c, NULL);
@@ -107,13 +109,14 @@ static void destroy_frees_a_blocked_thread(void **state) {
   int n = rounds(20);
   for (int i = 0; i < n; i++) {
     struct crowd c;
-    struct blocked b[RANKS] = { { 0 } };
+    struct blocked b[RANKS] = {{0}};
     pthread_t thread[RANKS];
     crowd_open(&c, RANKS, i % 2 ? RANKS : 1);
     crowd_meet(&c, NULL);
     gyre_request *keep; /* a call that has certainly been posted when destroy comes */
     float sum;
-    assert_int_equal(gyre_all_reduce_async(c.comm[0], &one, &sum, 1, GYRE_F32, GYRE_SUM, &keep), GYRE_OK);
+    assert_int_equal(gyre_all_reduce_async(c.comm[0], &one, &sum, 1, GYRE_F32, GYRE_SUM, &keep),
+                     GYRE_OK);
     for (int r = 1; r < RANKS - 1; r++) {
       b[r].comm = c.comm[r];
       assert_int_equal(pthread_create(&thread[r], NULL, block, &b[r]), 0);
@@ -147,21 +150,23 @@ static void abort_it(gyre_request *req, gyre_status status, void *user) {
   k->times++;
   k->status = status;
   gyre_comm_destroy(k->comm); /* refused */
-  k->destroyed = gyre_all_reduce(k->comm, &one, &sum, 1, GYRE_F32, GYRE_SUM); /* refused as well: it would wait */
+  k->destroyed = gyre_all_reduce(k->comm, &one, &sum, 1, GYRE_F32,
+                                 GYRE_SUM); /* refused as well: it would wait */
   gyre_comm_abort(k->comm, "from a callback");
 }
 
 static void abort_is_legal_in_a_callback_and_destroy_is_not(void **state) {
   (void)state;
   struct crowd c;
-  struct called called = { 0 };
+  struct called called = {0};
   gyre_request *req[RANKS];
   float sum[RANKS];
   crowd_open(&c, RANKS, RANKS);
   crowd_meet(&c, NULL);
   called.comm = c.comm[1];
   for (int r = 0; r < RANKS; r++) {
-    assert_int_equal(gyre_all_reduce_async(c.comm[r], &one, &sum[r], 1, GYRE_F32, GYRE_SUM, &req[r]), GYRE_OK);
+    assert_int_equal(gyre_all_reduce_async(c.comm[r], &one, &sum[r], 1, GYRE_F32, GYRE_SUM, &req[r]),
+                     GYRE_OK);
   }
   assert_int_equal(gyre_request_on_complete(req[1], abort_it, &called), GYRE_OK);
   for (int r = 0; r < RANKS; r++) {
@@ -170,7 +175,8 @@ static void abort_is_legal_in_a_callback_and_destroy_is_not(void **state) {
   }
   for (int r = 0; r < RANKS; r++) {
     gyre_error e = GYRE_ERROR_INIT;
-    for (int ms = 0; gyre_comm_status(c.comm[r], &e) == GYRE_OK && ms < WATCHDOG_MS; ms += 5) sleep_ms(5);
+    for (int ms = 0; gyre_comm_status(c.comm[r], &e) == GYRE_OK && ms < WATCHDOG_MS; ms += 5)
+      sleep_ms(5);
     assert_int_equal(e.status, GYRE_ERR_ABORTED);
     assert_int_equal(e.culprit_rank, 1);
     assert_non_null(strstr(e.text, "from a callback"));
@@ -184,11 +190,11 @@ static void abort_is_legal_in_a_callback_and_destroy_is_not(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(requests_outlive_their_context),
-    cmocka_unit_test(a_creation_in_progress_is_aborted_with_its_context),
-    cmocka_unit_test(abort_frees_every_blocked_thread),
-    cmocka_unit_test(destroy_frees_a_blocked_thread),
-    cmocka_unit_test(abort_is_legal_in_a_callback_and_destroy_is_not),
+      cmocka_unit_test(requests_outlive_their_context),
+      cmocka_unit_test(a_creation_in_progress_is_aborted_with_its_context),
+      cmocka_unit_test(abort_frees_every_blocked_thread),
+      cmocka_unit_test(destroy_frees_a_blocked_thread),
+      cmocka_unit_test(abort_is_legal_in_a_callback_and_destroy_is_not),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

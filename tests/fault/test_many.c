@@ -12,7 +12,8 @@ static void check_flat(const struct holdings *before, int n) {
   holdings_settle(before);
   struct holdings after = holdings_now();
   if (!sanitized() && after.rss_kib > before->rss_kib + RSS_SLACK_KIB) {
-    fail_msg("resident memory grew from %ld to %ld KiB in %d rounds", before->rss_kib, after.rss_kib, n);
+    fail_msg("resident memory grew from %ld to %ld KiB in %d rounds", before->rss_kib,
+             after.rss_kib, n);
   }
 }
 
@@ -54,7 +55,7 @@ static void contexts_leave_nothing(void **state) {
 
 /* The same with a process for each rank: each says how much it grew. */
 static int come_and_go(struct self *self) {
-  struct holdings before = { 0 }, after;
+  struct holdings before = {0}, after;
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
   int n = *(const int *)self->arg;
   config.rendezvous = self->rendezvous;
@@ -80,8 +81,9 @@ static int come_and_go(struct self *self) {
   bool flat = after.descriptors <= before.descriptors && after.threads <= before.threads &&
               (sanitized() || after.rss_kib <= before.rss_kib + RSS_SLACK_KIB);
   if (!flat) {
-    fprintf(stderr, "rank %d: descriptors %d -> %d, threads %d -> %d, resident %ld -> %ld KiB\n", self->rank,
-            before.descriptors, after.descriptors, before.threads, after.threads, before.rss_kib, after.rss_kib);
+    fprintf(stderr, "rank %d: descriptors %d -> %d, threads %d -> %d, resident %ld -> %ld KiB\n",
+            self->rank, before.descriptors, after.descriptors, before.threads, after.threads,
+            before.rss_kib, after.rss_kib);
   }
   self_say(self, RETURNED, st, flat ? 0 : 1);
   return 0;
@@ -95,7 +97,8 @@ static void communicators_of_processes_leave_nothing(void **state) {
   world_start(&w, RANKS, come_and_go, &n);
   for (int r = 0; r < RANKS; r++) { /* the rounds themselves may take long */
     assert_true(world_hear(&w, &end[r], WATCHDOG_MS * 10));
-    if (end[r].status || end[r].value) fail_msg("rank %d: %s %s", end[r].rank, gyre_status_name(end[r].status), end[r].text);
+    if (end[r].status || end[r].value)
+      fail_msg("rank %d: %s %s", end[r].rank, gyre_status_name(end[r].status), end[r].text);
   }
   world_end(&w, -1);
 }
@@ -119,7 +122,8 @@ static void sixty_four_processes_meet(void **state) {
   world_start(&w, n, be_one_of_many, NULL);
   world_collect(&w, RETURNED, -1, end);
   for (int r = 0; r < n; r++) {
-    if (end[r].status || end[r].value != (uint64_t)(n * (n - 1) / 2)) fail_msg("rank %d: %s", r, end[r].text);
+    if (end[r].status || end[r].value != (uint64_t)(n * (n - 1) / 2))
+      fail_msg("rank %d: %s", r, end[r].text);
   }
   world_tell_all(&w, 'e');
   world_end(&w, -1);
@@ -142,11 +146,11 @@ static void sixty_four_ranks_meet_in_one_process(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(contexts_leave_nothing, world_teardown),
-    cmocka_unit_test_teardown(communicators_leave_nothing, world_teardown),
-    cmocka_unit_test_teardown(communicators_of_processes_leave_nothing, world_teardown),
-    cmocka_unit_test_teardown(sixty_four_processes_meet, world_teardown),
-    cmocka_unit_test_teardown(sixty_four_ranks_meet_in_one_process, world_teardown),
+      cmocka_unit_test_teardown(contexts_leave_nothing, world_teardown),
+      cmocka_unit_test_teardown(communicators_leave_nothing, world_teardown),
+      cmocka_unit_test_teardown(communicators_of_processes_leave_nothing, world_teardown),
+      cmocka_unit_test_teardown(sixty_four_processes_meet, world_teardown),
+      cmocka_unit_test_teardown(sixty_four_ranks_meet_in_one_process, world_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

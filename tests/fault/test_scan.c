@@ -24,7 +24,7 @@ static int work(struct self *self) {
   gyre_status st = GYRE_OK;
   uint64_t n = 0;
   for (bool stop = false; !st && !stop; n++) {
-    struct pollfd p = { self->hear_fd, POLLIN, 0 };
+    struct pollfd p = {self->hear_fd, POLLIN, 0};
     for (size_t i = 0; i < 16384; i++) in[i] = 1;
     in[0] = self->rank == 0 && poll(&p, 1, 0) == 1 ? 1 : 0;
     st = gyre_all_reduce(self->comm, in, out, 16384, GYRE_F32, GYRE_SUM);
@@ -63,7 +63,9 @@ static int ports_of(pid_t pid, uint16_t *port, int capacity) {
   while (f && n < capacity && fgets(line, sizeof line, f)) {
     unsigned address, number, state;
     unsigned long inode;
-    if (sscanf(line, " %*d: %x:%x %*x:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu", &address, &number, &state, &inode) != 4) continue;
+    if (sscanf(line, " %*d: %x:%x %*x:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu", &address, &number,
+               &state, &inode) != 4)
+      continue;
     if (state == 0x0a && owns(pid, inode)) port[n++] = (uint16_t)number;
   }
   if (f) fclose(f);
@@ -73,7 +75,8 @@ static int ports_of(pid_t pid, uint16_t *port, int capacity) {
 /* ------------------------------------------------------------------------------------ knocking --- */
 
 static int knock(uint16_t port) {
-  struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+  struct sockaddr_in at = {
+      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0) return fd;
   if (fd >= 0) close(fd);
@@ -86,7 +89,7 @@ static void say(int fd, const void *bytes, size_t n) {
 }
 
 static void slam(int fd) { /* a reset instead of an end */
-  struct linger now = { 1, 0 };
+  struct linger now = {1, 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
   close(fd);
 }
@@ -100,8 +103,8 @@ static void annoy(uint16_t port, unsigned *seed) {
     if (fd < 0) continue;
     switch (i % 5) {
       case 0: say(fd, noise, (size_t)rand_r(seed) % sizeof noise); break;
-      case 1: say(fd, hello, (size_t)rand_r(seed) % sizeof hello); break;  /* half a greeting */
-      case 2: say(fd, hello, sizeof hello); break;                         /* a whole one, from nobody */
+      case 1: say(fd, hello, (size_t)rand_r(seed) % sizeof hello); break; /* half a greeting */
+      case 2: say(fd, hello, sizeof hello); break; /* a whole one, from nobody */
       case 3: say(fd, hello, 8), say(fd, noise, sizeof noise); break;
       default: break;
     }
@@ -146,6 +149,7 @@ static void a_port_scan_does_not_disturb_a_job(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = { cmocka_unit_test_teardown(a_port_scan_does_not_disturb_a_job, world_teardown) };
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_teardown(a_port_scan_does_not_disturb_a_job, world_teardown)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,8 +30,9 @@ static int work(struct self *self) {
 
 static void check_other(const struct report *r, int victim, int64_t stopped_at) {
   double after = (double)(r->at_ns - stopped_at) / 1e9;
-  bool right = r->status == GYRE_ERR_TIMEOUT && r->verdict.culprit_rank == victim && names_rank(r->text, victim) &&
-               after > 0.5 && after < patience(DEADLINE_MS + 3000) / 1000.0;
+  bool right = r->status == GYRE_ERR_TIMEOUT && r->verdict.culprit_rank == victim &&
+               names_rank(r->text, victim) && after > 0.5 &&
+               after < patience(DEADLINE_MS + 3000) / 1000.0;
   if (right) return;
   fail_msg("rank %d was stopped; rank %d returned %s after %.3f s, blames %d: %s", victim, r->rank,
            gyre_status_name(r->status), after, r->verdict.culprit_rank, r->text);
@@ -39,13 +40,14 @@ static void check_other(const struct report *r, int victim, int64_t stopped_at) 
 
 static void the_others_name_a_stopped_rank_and_it_blames_nobody(void **state) {
   (void)state;
-  static const size_t counts[] = { 1, 1 << 20 };
+  static const size_t counts[] = {1, 1 << 20};
   struct world w[RANKS];
   struct report ready[RANKS], end[RANKS];
   int64_t stopped_at[RANKS];
   int n = rounds(1);
   for (int round = 0; round < n; round++) {
-    for (int victim = 0; victim < RANKS; victim++) { /* one world for each victim, since all of them mostly sleep */
+    for (int victim = 0; victim < RANKS;
+         victim++) { /* one world for each victim, since all of them mostly sleep */
       world_start(&w[victim], RANKS, work, &counts[(round + victim) % 2]);
       world_collect(&w[victim], READY, -1, ready);
       stopped_at[victim] = now_ns();
@@ -61,11 +63,12 @@ static void the_others_name_a_stopped_rank_and_it_blames_nobody(void **state) {
     for (int victim = 0; victim < RANKS; victim++) {
       struct report woken[RANKS];
       world_signal(&w[victim], victim, SIGCONT);
-      while (world_hear(&w[victim], &woken[victim], WATCHDOG_MS) && woken[victim].kind != RETURNED) continue;
+      while (world_hear(&w[victim], &woken[victim], WATCHDOG_MS) && woken[victim].kind != RETURNED)
+        continue;
       int blamed = woken[victim].verdict.culprit_rank;
       if (woken[victim].status >= 0 || (blamed != victim && blamed != -1)) {
-        fail_msg("rank %d woke up, returned %s and blames %d: %s", victim, gyre_status_name(woken[victim].status), blamed,
-                 woken[victim].text);
+        fail_msg("rank %d woke up, returned %s and blames %d: %s", victim,
+                 gyre_status_name(woken[victim].status), blamed, woken[victim].text);
       }
       world_end(&w[victim], -1);
     }
@@ -105,7 +108,8 @@ static void a_short_stop_is_forgiven(void **state) {
   for (int victim = 0; victim < RANKS; victim++) {
     world_collect(&w[victim], RETURNED, -1, end);
     for (int r = 0; r < RANKS; r++) {
-      if (end[r].status) fail_msg("rank %d was stopped for a moment; rank %d: %s", victim, r, end[r].text);
+      if (end[r].status)
+        fail_msg("rank %d was stopped for a moment; rank %d: %s", victim, r, end[r].text);
     }
     world_end(&w[victim], -1);
   }
@@ -113,8 +117,8 @@ static void a_short_stop_is_forgiven(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(the_others_name_a_stopped_rank_and_it_blames_nobody, world_teardown),
-    cmocka_unit_test_teardown(a_short_stop_is_forgiven, world_teardown),
+      cmocka_unit_test_teardown(the_others_name_a_stopped_rank_and_it_blames_nobody, world_teardown),
+      cmocka_unit_test_teardown(a_short_stop_is_forgiven, world_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,23 +64,32 @@ void self_create(struct self *self, const gyre_comm_config *config) {
 }
 
 void self_say(struct self *self, enum kind kind, gyre_status status, uint64_t value) {
-  struct report r = { .rank = self->rank, .kind = kind, .status = status, .verdict = GYRE_ERROR_INIT, .at_ns = now_ns(),
-                      .value = value };
+  struct report r = {.rank = self->rank,
+                     .kind = kind,
+                     .status = status,
+                     .verdict = GYRE_ERROR_INIT,
+                     .at_ns = now_ns(),
+                     .value = value};
   if (status < 0) snprintf(r.text, sizeof r.text, "%s", gyre_last_error());
   if (self->comm) gyre_comm_status(self->comm, &r.verdict);
   if (write(self->say_fd, &r, sizeof r) != (ssize_t)sizeof r) exit(4);
 }
 
 char self_hear(struct self *self) {
-  struct pollfd p = { self->hear_fd, POLLIN, 0 };
+  struct pollfd p = {self->hear_fd, POLLIN, 0};
   char what = 0;
   if (poll(&p, 1, WATCHDOG_MS) != 1 || read(self->hear_fd, &what, 1) != 1) exit(5);
   return what;
 }
 
-static void be_rank(struct world *w, int rank, body_fn body, const void *arg, int say_fd, int hear_fd) {
-  struct self self = { .rank = rank, .nranks = w->nranks, .arg = arg, .rendezvous = w->rendezvous, .say_fd = say_fd,
-                       .hear_fd = hear_fd };
+static void be_rank(struct world *w, int rank, body_fn body, const void *arg, int say_fd,
+                    int hear_fd) {
+  struct self self = {.rank = rank,
+                      .nranks = w->nranks,
+                      .arg = arg,
+                      .rendezvous = w->rendezvous,
+                      .say_fd = say_fd,
+                      .hear_fd = hear_fd};
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(3 * WATCHDOG_MS / 1000);
   signal(SIGPIPE, SIG_DFL); /* as in a program that never heard of it */
@@ -133,7 +142,7 @@ void world_start(struct world *w, int nranks, body_fn body, const void *arg) {
 }
 
 bool world_hear(struct world *w, struct report *out, int64_t timeout_ms) {
-  struct pollfd p = { w->hear_fd, POLLIN, 0 };
+  struct pollfd p = {w->hear_fd, POLLIN, 0};
   int n;
   do n = poll(&p, 1, (int)timeout_ms);
   while (n < 0 && errno == EINTR);
@@ -141,7 +150,7 @@ bool world_hear(struct world *w, struct report *out, int64_t timeout_ms) {
 }
 
 void world_collect(struct world *w, enum kind kind, int without, struct report *out) {
-  bool have[WORLD_MAX] = { false };
+  bool have[WORLD_MAX] = {false};
   int missing = w->nranks - (without >= 0);
   int64_t end = now_ns() + (int64_t)WATCHDOG_MS * 1000000;
   while (missing > 0) {
@@ -149,7 +158,8 @@ void world_collect(struct world *w, enum kind kind, int without, struct report *
     int64_t left = (end - now_ns()) / 1000000;
     if (left <= 0 || !world_hear(w, &r, left)) {
       for (int q = 0; q < w->nranks; q++) {
-        if (!have[q] && q != without) fprintf(stderr, "rank %d of %d has said nothing\n", q, w->nranks);
+        if (!have[q] && q != without)
+          fprintf(stderr, "rank %d of %d has said nothing\n", q, w->nranks);
       }
       fail_msg("%d reports of kind %d did not come", missing, kind);
     }
@@ -201,7 +211,8 @@ void world_end(struct world *w, int killed) {
     int status = reap(w->rank[r].pid, end);
     w->rank[r].pid = 0;
     if (r == killed || (status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)) continue;
-    fprintf(stderr, "rank %d of %d: %s\n", r, w->nranks, status < 0 ? "hung and was killed" : "ended badly");
+    fprintf(stderr, "rank %d of %d: %s\n", r, w->nranks,
+            status < 0 ? "hung and was killed" : "ended badly");
     if (status >= 0) fprintf(stderr, "  wait status 0x%x\n", (unsigned)status);
     bad++;
   }

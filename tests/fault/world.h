@@ -19,7 +19,8 @@
 #include "gyre/gyre.h"
 
 #define WORLD_MAX 64
-#define WATCHDOG_MS 40000 /* for what must happen some time; generous, because the machine may be busy */
+#define WATCHDOG_MS \
+  40000 /* for what must happen some time; generous, because the machine may be busy */
 
 struct self { /* a rank, inside its process */
   int rank, nranks;
@@ -44,7 +45,10 @@ struct report { /* small enough for a pipe to take it whole */
 struct world {
   int nranks;
   int hear_fd; /* reports of all ranks */
-  struct { pid_t pid; int say_fd; } rank[WORLD_MAX];
+  struct {
+    pid_t pid;
+    int say_fd;
+  } rank[WORLD_MAX];
   char dir[32], rendezvous[64];
 };
 

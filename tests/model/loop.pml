@@ -10,32 +10,40 @@
  * driver, the background thread takes the slot, sooner or later.
  *
  * Checked: no deadlock (each caller returns; only the background thread may stay asleep), at most one driver, every pass under
- * the lock, no waiter asleep without a driver, and `served`: every command runs and every operation completes.
+ * the lock, no waiter asleep without a driver; at rest, every command has run and every operation has completed; and `served`:
+ * it comes to rest.
  *
- * The lines below that begin with `variant:` and `mutant:` are read by tests/lint/model.sh. A variant is a set of definitions
- * for which all must hold; a mutant is a mutation of the code (with the variant that shows it) that must be found out.
+ * The lines below are read by tests/lint/model.sh. A variant is a set of definitions for which all this must hold, `live`: with
+ * `served`. A mutant is a mutation of the code, with a variant that shows it, which must be found out.
  *
- * variant: ALONE
+ * variant: CALLERS=1
  * variant: CALLERS=2 NO_THREAD
- * variant: CALLERS=2 THREAD_ONLY
- * variant: CALLERS=2
+ * variant: CALLERS=2 THREAD_ONLY BLOCKING=1
+ * variant: CALLERS=2 BLOCKING=1
+ * live: CALLERS=1
+ * live: CALLERS=2 NO_THREAD
+ * live: CALLERS=2 BLOCKING=2 ALL_DEFERRED
  *
- * mutant: CALLERS=2 NO_THREAD NO_LOOK_BEFORE_SLEEP   the driver goes to sleep without another look at what was posted
- * mutant: CALLERS=2 NO_THREAD LOOK_TOO_EARLY         it looks, but before it says that it sleeps (as without the fence)
+ * mutant: CALLERS=1 NO_LOOK_BEFORE_SLEEP             the driver goes to sleep without another look at what was posted
+ * mutant: CALLERS=1 LOOK_TOO_EARLY                   it looks, but before it says that it sleeps (as in another memory order)
  * mutant: CALLERS=2 THREAD_ONLY LOOK_TOO_LATE        it looks after it gave the lock up, when a visitor may have taken it
- * mutant: CALLERS=2 NO_THREAD NO_WAKE_BY_POST        who posts and finds the lock taken does not wake the driver
- * mutant: CALLERS=2 NO_THREAD NO_LOOK_AFTER_UNLOCK   who gives the lock up does not serve those who found it taken
- * mutant: CALLERS=2 NO_THREAD NO_WAKE_BY_VISIT       a visitor does not wake the driver for what it left undone
- * mutant: CALLERS=2 NO_THREAD NO_WAKE_BY_WAIT        a waiter does not wake the driver for what its post left undone
- * mutant: CALLERS=2 NO_THREAD NO_WAKE_BY_COMPLETION  the driver is not woken when another thread completes its request
+ * mutant: CALLERS=1 NO_WAKE_BY_POST                  who posts and finds the lock taken does not wake the driver
+ * mutant: CALLERS=1 NO_WAKE_BY_VISIT                 a visitor does not wake the driver for what it left undone
+ * mutant: CALLERS=2 THREAD_ONLY NO_WAKE_BY_WAIT      a waiter does not wake the driver for what its post left undone
+ * mutant: CALLERS=2 BLOCKING=1 NO_RECALL            the background thread stays asleep when it gets the slot back
  * mutant: CALLERS=2 NO_THREAD NO_PROMOTION           a leaving driver frees the slot though others wait
  * mutant: CALLERS=2 NO_THREAD TOKEN_LOST             a waiter promoted when its time is over does not pass the slot on
- * mutant: CALLERS=2 NO_LOOK_AT_DONE       the driver does not look again whether a deferred command completed its request
- * mutant: CALLERS=2 NO_REST_FOR_DEFERRED  it neither sleeps nor gives the lock up while another thread runs callbacks
- * mutant: CALLERS=2 NO_RECALL             the background thread is left asleep when a caller takes and returns the slot
+ * mutant: CALLERS=2 BLOCKING=2 ALL_DEFERRED NO_LOOK_AT_DONE  the driver does not look whether a deferred command completed its request
+ * mutant: CALLERS=2 BLOCKING=1 NO_WAKE_BY_COMPLETION  nor is it woken by that
+ * mutant: CALLERS=1 DRIVE_UNLOCKED                   a caller drives without the lock
+ * live-mutant: CALLERS=2 BLOCKING=2 ALL_DEFERRED NO_REST_FOR_DEFERRED  the driver neither sleeps nor gives the lock up while
+ *                                                    another thread runs callbacks
+ *
+ * That whoever gives the lock up looks for those who found it taken (unlock() in loop.c) only saves time: a driver or the
+ * background thread would come by.
  */
-#ifdef ALONE
-#define CALLERS 1
+#ifndef BLOCKING
+#define BLOCKING 0 /* callers, the first ones, that call the blocking form of something that takes time */
 #endif
 #define BACKGROUND CALLERS
 #define NOBODY (CALLERS + 1)
@@ -203,7 +211,6 @@ inline visit(me, whole) {
 
 /* What unlock() does once it has given the lock up. */
 inline serve_posters(me) {
-#ifndef NO_LOOK_AFTER_UNLOCK
   do
   :: posted == 0 -> break
   :: posted != 0 ->
@@ -213,7 +220,6 @@ inline serve_posters(me) {
     :: lock != 0 -> break
     fi
   od
-#endif
 }
 
 inline run_deferred(me) {
@@ -299,7 +305,11 @@ inline hand_over(me, to_background) {
 }
 
 inline drive(me) {
+#ifdef DRIVE_UNLOCKED
+  driving++;
+#else
   atomic { lock == 0 -> lock = me + 1; driving++; assert(driving == 1) }
+#endif
   do
   :: done & BIT(me) -> break
   :: else ->
@@ -426,17 +436,13 @@ proctype caller(byte me) {
   bool waits, may_leave;
   if
   :: waits = true
-#ifdef FIRST_WAITS
-  :: me > 0 -> waits = false
-#else
-  :: waits = false
-#endif
+  :: me >= BLOCKING -> waits = false
   fi;
   post(me, !waits);
   if
   :: waits
   :: !waits -> may_leave = true
-#if defined(NO_THREAD) || defined(ALONE)
+#if defined(NO_THREAD) || CALLERS == 1
   :: !waits -> progress(me)
 #endif
 #ifndef NO_THREAD
@@ -522,11 +528,7 @@ init {
       if
 #ifndef ALL_DEFERRED
       :: kind[i] = NETWORK
-#ifdef FIRST_WAITS
-      :: i > 0 -> kind[i] = AT_ONCE
-#else
-      :: kind[i] = AT_ONCE
-#endif
+      :: i >= BLOCKING -> kind[i] = AT_ONCE
 #endif
       :: kind[i] = DEFERRED
       fi
@@ -543,6 +545,8 @@ init {
       run caller(i)
     }
   }
+end_rest:
+  timeout -> assert(returned == CALLERS && done == ALL)
 }
 
 ltl served { <> (returned == CALLERS && done == ALL) }

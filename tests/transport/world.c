@@ -84,19 +84,22 @@ void world_open(struct world *w, const struct gy_tl_ops *ops, int nranks, uint32
   for (int r = 0; r < nranks; r++) rank_open(w, r);
 }
 
-static void new_epoch(struct world *w) {
+/* Each round has the whole limit. */
+static void new_round(struct world *w) {
   static unsigned round;
+  uv_update_time(&w->loop);
+  uv_timer_start(&w->limit, on_limit, WORLD_LIMIT_MS, 0);
   round++;
   memcpy(w->roster.epoch, &round, sizeof round);
 }
 
 void world_open_transport(struct world *w, int rank) {
-  new_epoch(w);
+  new_round(w);
   assert_int_equal(w->ops->open(&w->rank[rank].core, &w->rank[rank].tl), GYRE_OK);
 }
 
 void world_open_transports(struct world *w) {
-  new_epoch(w);
+  new_round(w);
   for (int r = 0; r < w->roster.nranks; r++)
     assert_int_equal(w->ops->open(&w->rank[r].core, &w->rank[r].tl), GYRE_OK);
 }

@@ -69,6 +69,15 @@ static bool same_host(const struct tcp *t, int peer) {
   return memcmp(m[peer].host, m[t->core->rank].host, sizeof m[peer].host) == 0;
 }
 
+static void warn_of_congestion(const char *wanted, int sys_errno) {
+  static atomic_flag warned = ATOMIC_FLAG_INIT;
+  if (atomic_flag_test_and_set(&warned)) return;
+  gy_log(GY_LOG_WARN,
+         "GYRE_TCP_CONGESTION=%s cannot be had (%s), links keep the system's; what there is stands in "
+         "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
+         wanted, strerror(sys_errno));
+}
+
 /* A pacing congestion control (bbr) costs a quarter of the bandwidth on loopback, so links within a host get one without.
  * Only what the kernel allows to everybody is tried; that none works is no error. */
 static void set_congestion(const struct tcp *t, int peer, int fd) {
@@ -76,7 +85,7 @@ static void set_congestion(const struct tcp *t, int peer, int fd) {
   const char *wanted = t->core->roster->agreed.tcp_congestion;
   if (!*wanted || !same_host(t, peer)) return;
   if (strcmp(wanted, "auto")) {
-    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, (socklen_t)strlen(wanted));
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, (socklen_t)strlen(wanted))) warn_of_congestion(wanted, errno);
     return;
   }
   for (size_t i = 0; i < sizeof unpaced / sizeof *unpaced; i++) {
