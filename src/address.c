@@ -111,7 +111,8 @@ gyre_status gy_address_split(const char *text, char *host, size_t capacity, uint
   return GYRE_OK;
 }
 
-/* An IPv4 address in IPv6 clothes becomes IPv4, so that it meets the listeners, which are IPv6 only. */
+/* An IPv4 address in IPv6 clothes becomes IPv4, so that it meets the listeners, which are IPv6
+ * only. */
 static void unmap_v4(struct gy_address *a) {
   if (a->sa.any.sa_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&a->sa.v6.sin6_addr)) return;
   struct gy_address v4;
@@ -128,7 +129,8 @@ bool gy_address_numeric(const char *host, uint16_t port, struct gy_address *out)
   if (inet_pton(AF_INET, host, &a.sa.v4.sin_addr) == 1) {
     a.sa.v4.sin_family = AF_INET;
   } else {
-    /* Not inet_pton: it does not know scopes. A numeric host is parsed here without asking anybody. */
+    /* Not inet_pton: it does not know scopes. A numeric host is parsed here without asking
+     * anybody. */
     const struct addrinfo hints = {
         .ai_family = AF_INET6, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
     struct addrinfo *list = NULL;
@@ -201,7 +203,8 @@ static unsigned mask_bits(const struct sockaddr *mask, int family) {
   return bits;
 }
 
-/* All IP addresses of this host, in the kernel's order. *out is the caller's to free; untouched on failure. */
+/* All IP addresses of this host, in the kernel's order. *out is the caller's to free; untouched on
+ * failure. */
 static gyre_status interfaces(struct interface **out, size_t *n) {
   struct ifaddrs *list = NULL;
   size_t total = 0, used = 0;
@@ -348,8 +351,8 @@ size_t gy_address_list(char *out, size_t capacity) {
 
 /* ------------------------------------------------------------------------ dialling a peer --- */
 
-/* The scope in a link-local address of another host is that host's own: replace it by that of our first interface with
- * such an address. False if there is none. */
+/* The scope in a link-local address of another host is that host's own: replace it by that of our
+ * first interface with such an address. False if there is none. */
 static bool adopt_scope(struct gy_address *a, const struct interface *all, size_t n) {
   if (a->sa.any.sa_family != AF_INET6 || !gy_address_is_link_local(a)) return true;
   for (size_t i = 0; i < n; i++) {
@@ -369,7 +372,8 @@ static bool on_our_subnet(const struct gy_address *a, const struct interface *al
   return false;
 }
 
-/* Another host's address that is ours too, as those of container bridges often are: it leads back here. */
+/* Another host's address that is ours too, as those of container bridges often are: it leads back
+ * here. */
 static bool is_ours(const struct gy_address *a, const struct interface *all, size_t n) {
   for (size_t i = 0; i < n; i++) {
     size_t len;

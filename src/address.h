@@ -1,7 +1,8 @@
 /*
  * address.h - socket addresses, interfaces, and what identifies a host.
  *
- * Role:   parse and print addresses; choose the local addresses to listen on; rank a peer's addresses for dialling.
+ * Role:   parse and print addresses; choose the local addresses to listen on; rank a peer's
+ *         addresses for dialling.
  * Thread: any; nothing here blocks (names are resolved by dial.c on the loop's thread pool).
  */
 #ifndef GY_ADDRESS_H
@@ -14,7 +15,7 @@
 #include <sys/socket.h>
 #include "settings.h"
 
-#define GY_ADDRESS_MAX 8   /* addresses a process advertises at most */
+#define GY_ADDRESS_MAX 8 /* addresses a process advertises at most */
 #define GY_ADDRESS_TEXT 80
 
 struct gy_address { /* an IPv4 or IPv6 address with port; the union is what the socket calls take */
@@ -40,20 +41,23 @@ bool gy_address_numeric(const char *host, uint16_t port, struct gy_address *out)
 gyre_status gy_address_local(int fd, struct gy_address *out);
 gyre_status gy_address_peer(int fd, struct gy_address *out);
 
-/* The local addresses (port 0) to listen on, best first: settings->iface by name or CIDR; otherwise all that are up,
- * global ones before link-local and tunnels, loopback last. Without a secret and without `insecure`: loopback only.
- * Nothing that matches is ARG, and the text lists what there is. */
+/* The local addresses (port 0) to listen on, best first: settings->iface by name or CIDR; otherwise
+ * all that are up, global ones before link-local and tunnels, loopback last. Without a secret and
+ * without `insecure`: loopback only. Nothing that matches is ARG, and the text lists what there
+ * is. */
 gyre_status gy_address_choose(const struct gy_settings *s, bool has_secret,
                               struct gy_address out[GY_ADDRESS_MAX], size_t *n);
-/* One line for each interface address, for gyre-info and error texts: "eth0 10.0.0.1/24 up, lo 127.0.0.1/8 up". */
+/* One line for each interface address, for gyre-info and error texts: "eth0 10.0.0.1/24 up, lo
+ * 127.0.0.1/8 up". */
 size_t gy_address_list(char *out, size_t capacity);
-/* Orders a peer's addresses for dialling from here: same host: loopback first; other host: never loopback, those of a
- * subnet we are on (by an interface that settings->iface takes) first, link-local ones and those that we have, too, last.
- * Returns how many are left. */
+/* Orders a peer's addresses for dialling from here: same host: loopback first; other host: never
+ * loopback, those of a subnet we are on (by an interface that settings->iface takes) first,
+ * link-local ones and those that we have, too, last. Returns how many are left. */
 size_t gy_address_order(const struct gy_settings *s, const struct gy_address *from, size_t n,
                         bool same_host, struct gy_address out[GY_ADDRESS_MAX]);
 
-/* 16 bytes that are equal for two processes exactly if they share a kernel boot and a network namespace. */
+/* 16 bytes that are equal for two processes exactly if they share a kernel boot and a network
+ * namespace. */
 void gy_host_id(uint8_t out[16]);
 /* Host name, always terminated; "?" if unknown. */
 void gy_host_name(char *out, size_t capacity);

@@ -1,5 +1,6 @@
 /*
- * auth.c - the cryptographic primitives of the handshake, by OpenSSL: HMAC-SHA-256, random bytes, digests.
+ * auth.c - the cryptographic primitives of the handshake, by OpenSSL: HMAC-SHA-256, random bytes,
+ * digests.
  *
  * Thread: any. Owner: nothing is kept.
  */

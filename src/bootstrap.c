@@ -114,7 +114,8 @@ static uint64_t left_ms(const struct gy_bootstrap *b) {
   return now < b->deadline ? b->deadline - now : 0;
 }
 
-/* Nobody can arrive any more; connections that come from now on are for the next communicator here. */
+/* Nobody can arrive any more; connections that come from now on are for the next communicator
+ * here. */
 static void close_door(struct gy_bootstrap *b) {
   struct root *r = &b->root;
   if (r->expect) gy_net_unexpect(r->expect);
@@ -714,8 +715,8 @@ static gyre_status dial(struct gy_bootstrap *b) {
     uint8_t here[16];
     gy_host_id(here);
     bool same_host = memcmp(here, m->place.host, sizeof here) == 0;
-    target.n_candidate = gy_address_order(&b->settings, m->place.address, m->place.n_address,
-                                          same_host, candidate);
+    target.n_candidate =
+        gy_address_order(&b->settings, m->place.address, m->place.n_address, same_host, candidate);
     if (target.n_candidate == 0)
       return gy_fail(
           GYRE_ERR_SYS,
@@ -730,7 +731,8 @@ static gyre_status dial(struct gy_bootstrap *b) {
 
 static void on_look(uv_timer_t *timer);
 
-/* The place has been looked up: dial if it is a new one, and look again until the root is reached. */
+/* The place has been looked up: dial if it is a new one, and look again until the root is
+ * reached. */
 static void on_looked(struct gy_bootstrap *b, gyre_status status, const struct gy_place *place) {
   struct member *m = &b->member;
   if (status == GYRE_OK && !(m->found && gy_place_equal(place, &m->place))) {

@@ -9,12 +9,12 @@
 #include "log.h"
 #include "select.h"
 
-static const struct gy_tl_ops *const transports[] = { &gy_tcp_ops };
+static const struct gy_tl_ops *const transports[] = {&gy_tcp_ops};
 
 /* What the engine relies on: it has no second way to reduce what arrives. */
 #define NEEDED_CAPS (GY_CAP_HOST_MEM | GY_CAP_RECV_REDUCE)
 
-#define OF(command, member) ((gyre_comm *)(void *)((char *)(command) - offsetof(gyre_comm, member)))
+#define OF(command, member) ((gyre_comm *)(void *)((char *)(command)-offsetof(gyre_comm, member)))
 
 /* --------------------------------------------------------------------------------- the verdict --- */
 
@@ -47,7 +47,8 @@ static void link_down(void *user, int peer, gyre_status why, int sys_errno) {
   gy_fault_suspect(c->fault, peer, why, sys_errno);
 }
 
-static void mismatch(void *user, int peer, const struct gy_descriptor *mine, const struct gy_descriptor *theirs) {
+static void mismatch(void *user, int peer, const struct gy_descriptor *mine,
+                     const struct gy_descriptor *theirs) {
   gyre_comm *c = user;
   gy_fault_mismatch(c->fault, peer, mine, theirs);
 }
@@ -97,15 +98,16 @@ static gyre_status choose_transports(gyre_comm *c) {
     int best = 0;
     for (size_t i = 0; i < sizeof transports / sizeof *transports && peer != c->core.rank; i++) {
       if (*wanted && !names(wanted, transports[i]->name)) continue;
-      if (transports[i]->abi != GY_TL_ABI || (transports[i]->caps & NEEDED_CAPS) != NEEDED_CAPS) continue;
+      if (transports[i]->abi != GY_TL_ABI || (transports[i]->caps & NEEDED_CAPS) != NEEDED_CAPS)
+        continue;
       int score = transports[i]->reach(&c->core, peer, why, sizeof why);
       if (score <= best) continue;
       best = score;
       c->peer_ops[peer] = transports[i];
     }
     if (!best && peer != c->core.rank) {
-      return gy_fail(GYRE_ERR_UNSUPPORTED, "rank %d cannot reach rank %d by \"%s\": %s", c->core.rank, peer,
-                     *wanted ? wanted : "any transport", why);
+      return gy_fail(GYRE_ERR_UNSUPPORTED, "rank %d cannot reach rank %d by \"%s\": %s",
+                     c->core.rank, peer, *wanted ? wanted : "any transport", why);
     }
   }
   return GYRE_OK;
@@ -116,11 +118,16 @@ static gyre_status assemble(gyre_comm *c, struct gy_channel **channels) {
   if (!c->peer_ops) return gy_fail(GYRE_ERR_NOMEM, "out of memory for %d ranks", c->core.nranks);
   gyre_status st = choose_transports(c);
   if (st) return st;
-  struct gy_engine_config engine = { .core = &c->core, .loop = c->ctx->loop, .requests = c->ctx->requests,
-                                     .peer_ops = c->peer_ops, .link_down = link_down, .mismatch = mismatch, .user = c };
+  struct gy_engine_config engine = {.core = &c->core,
+                                    .loop = c->ctx->loop,
+                                    .requests = c->ctx->requests,
+                                    .peer_ops = c->peer_ops,
+                                    .link_down = link_down,
+                                    .mismatch = mismatch,
+                                    .user = c};
   st = gy_engine_create(&engine, &c->engine);
   if (st) return st;
-  struct gy_fault_config fault = { .core = &c->core, .engine = c->engine, .channels = channels };
+  struct gy_fault_config fault = {.core = &c->core, .engine = c->engine, .channels = channels};
   st = gy_fault_create(&fault, &c->fault);
   if (st) {
     gy_engine_free(c->engine);
@@ -130,12 +137,16 @@ static gyre_status assemble(gyre_comm *c, struct gy_channel **channels) {
 }
 
 static void log_creation(const gyre_comm *c, int here) {
-  gy_log(GY_LOG_INFO, "rank %d of %d: communicator created, %d ranks on this host, %d cores, slice %u, window %u", c->core.rank,
-         c->core.nranks, here, c->ctx->cores, c->roster->agreed.slice_bytes, c->roster->agreed.window);
+  gy_log(
+      GY_LOG_INFO,
+      "rank %d of %d: communicator created, %d ranks on this host, %d cores, slice %u, window %u",
+      c->core.rank, c->core.nranks, here, c->ctx->cores, c->roster->agreed.slice_bytes,
+      c->roster->agreed.window);
 }
 
 /* (locked) All ranks have met, or not. */
-static void bootstrapped(void *user, gyre_status status, struct gy_roster *roster, struct gy_channel **channels) {
+static void bootstrapped(void *user, gyre_status status, struct gy_roster *roster,
+                         struct gy_channel **channels) {
   gyre_comm *c = user;
   c->bootstrap = NULL;
   if (status) {
@@ -163,7 +174,8 @@ static void bootstrapped(void *user, gyre_status status, struct gy_roster *roste
   c->source.arm = comm_arm;
   gy_loop_add(c->ctx->loop, &c->source);
   gy_loop_busy(c->ctx->loop, -1);
-  if (c->flags & GYRE_F_EAGER_LINKS && gy_engine_warm(c->engine)) gy_fault_suspect(c->fault, -1, GYRE_ERR_SYS, 0);
+  if (c->flags & GYRE_F_EAGER_LINKS && gy_engine_warm(c->engine))
+    gy_fault_suspect(c->fault, -1, GYRE_ERR_SYS, 0);
   gyre_request *req = c->creating;
   c->creating = NULL;
   *c->out = c;
@@ -173,15 +185,19 @@ static void bootstrapped(void *user, gyre_status status, struct gy_roster *roste
 /* (locked) The command of a creation. */
 static void start_creation(struct gy_command *command) {
   gyre_comm *c = OF(command, start);
-  struct gy_bootstrap_config config = { .rank = c->core.rank, .nranks = c->core.nranks, .settings = &c->settings,
-                                        .id = c->has_id ? &c->id : NULL, .oob = c->has_oob ? &c->oob : NULL };
+  struct gy_bootstrap_config config = {.rank = c->core.rank,
+                                       .nranks = c->core.nranks,
+                                       .settings = &c->settings,
+                                       .id = c->has_id ? &c->id : NULL,
+                                       .oob = c->has_oob ? &c->oob : NULL};
   c->next = c->ctx->comms;
   c->ctx->comms = c;
   gy_loop_busy(c->ctx->loop, 1);
   gy_bootstrap_secret(&config, &c->core.secret);
   size_t slice = c->settings.slice_bytes ? (size_t)c->settings.slice_bytes : 256u << 10;
   gy_cost_default(&config.cost, c->core.nranks, c->ctx->cores, slice);
-  gyre_status st = gy_bootstrap_start(gy_loop_uv(c->ctx->loop), c->ctx->net, &config, bootstrapped, c, &c->bootstrap);
+  gyre_status st = gy_bootstrap_start(gy_loop_uv(c->ctx->loop), c->ctx->net, &config, bootstrapped,
+                                      c, &c->bootstrap);
   if (st) creation_failed(c, st);
 }
 
@@ -195,8 +211,9 @@ static gyre_status apply_config(gyre_comm *c, const gyre_comm_config *config) {
   struct gy_settings *s = &c->settings;
   if (!config) return GYRE_OK;
   if (config->size < sizeof *config) {
-    return gy_fail(GYRE_ERR_ARG, "gyre_comm_config.size is %zu, not %zu: start from GYRE_COMM_CONFIG_INIT", config->size,
-                   sizeof *config);
+    return gy_fail(GYRE_ERR_ARG,
+                   "gyre_comm_config.size is %zu, not %zu: start from GYRE_COMM_CONFIG_INIT",
+                   config->size, sizeof *config);
   }
   if (config->flags & ~GYRE_F_EAGER_LINKS) {
     return gy_fail(GYRE_ERR_ARG, "gyre_comm_config.flags has unknown bits: 0x%x", config->flags);
@@ -206,7 +223,8 @@ static gyre_status apply_config(gyre_comm *c, const gyre_comm_config *config) {
   c->has_oob = !c->has_id && config->oob != NULL;
   if (c->has_id) c->id = *config->id;
   if (c->has_oob) c->oob = *config->oob;
-  gyre_status st = config->rendezvous ? gy_settings_set(s, "GYRE_RENDEZVOUS", config->rendezvous) : GYRE_OK;
+  gyre_status st =
+      config->rendezvous ? gy_settings_set(s, "GYRE_RENDEZVOUS", config->rendezvous) : GYRE_OK;
   if (!st && config->transports) st = gy_settings_set(s, "GYRE_TRANSPORTS", config->transports);
   if (!st && config->algo) st = gy_settings_set(s, "GYRE_ALGO", config->algo);
   if (!st) st = set_number(s, "GYRE_SLICE_BYTES", config->slice_bytes);
@@ -218,35 +236,42 @@ static gyre_status apply_config(gyre_comm *c, const gyre_comm_config *config) {
 
 static gyre_status check_creation(const gyre_comm *c) {
   if (c->core.nranks < 1 || c->core.nranks > 16384) {
-    return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: %d ranks: must be from 1 to 16384", c->core.nranks);
+    return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: %d ranks: must be from 1 to 16384",
+                   c->core.nranks);
   }
   if (c->core.rank < 0 || c->core.rank >= c->core.nranks) {
-    return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: rank %d of %d: must be from 0 to %d", c->core.rank, c->core.nranks,
-                   c->core.nranks - 1);
+    return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: rank %d of %d: must be from 0 to %d",
+                   c->core.rank, c->core.nranks, c->core.nranks - 1);
   }
   if (c->has_oob && (!c->oob.put || !c->oob.get)) {
     return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: the out-of-band table needs both put and get");
   }
   if (c->core.nranks > 1 && !c->has_id && !c->has_oob && !*c->settings.rendezvous) {
     return gy_fail(GYRE_ERR_ARG,
-                   "gyre_comm_create: %d ranks but no rendezvous; set GYRE_RENDEZVOUS (tcp://host:port or file:///path) or the "
+                   "gyre_comm_create: %d ranks but no rendezvous; set GYRE_RENDEZVOUS "
+                   "(tcp://host:port or file:///path) or the "
                    "configuration's id, oob or rendezvous",
                    c->core.nranks);
   }
   return gy_select_check(c->settings.algo);
 }
 
-gyre_status gyre_comm_create_async(gyre_context *ctx, int rank, int nranks, const gyre_comm_config *config, gyre_comm **out,
+gyre_status gyre_comm_create_async(gyre_context *ctx, int rank, int nranks,
+                                   const gyre_comm_config *config, gyre_comm **out,
                                    gyre_request **req) {
-  if (!ctx || !out || !req) return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: context, out or request is NULL");
+  if (!ctx || !out || !req)
+    return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: context, out or request is NULL");
   gyre_comm *c = calloc(1, sizeof *c);
   if (!c) return gy_fail(GYRE_ERR_NOMEM, "out of memory for a communicator");
   pthread_mutex_init(&c->verdict_lock, NULL);
   c->ctx = ctx;
   c->settings = ctx->settings;
   c->verdict = (gyre_error)GYRE_ERROR_INIT;
-  c->core = (struct gy_comm_core){ .uv = gy_loop_uv(ctx->loop), .net = ctx->net, .rank = rank, .nranks = nranks,
-                                   .settings = &c->settings };
+  c->core = (struct gy_comm_core){.uv = gy_loop_uv(ctx->loop),
+                                  .net = ctx->net,
+                                  .rank = rank,
+                                  .nranks = nranks,
+                                  .settings = &c->settings};
   c->out = out;
   c->start.run = start_creation;
   gyre_status st = apply_config(c, config);
@@ -264,9 +289,11 @@ free_comm:
   return st;
 }
 
-gyre_status gyre_comm_create(gyre_context *ctx, int rank, int nranks, const gyre_comm_config *config, gyre_comm **out) {
+gyre_status gyre_comm_create(gyre_context *ctx, int rank, int nranks,
+                             const gyre_comm_config *config, gyre_comm **out) {
   gyre_request *req = NULL;
-  if (gy_loop_in_callback()) return gy_fail(GYRE_ERR_STATE, "gyre_comm_create: not from a callback");
+  if (gy_loop_in_callback())
+    return gy_fail(GYRE_ERR_STATE, "gyre_comm_create: not from a callback");
   gyre_status st = gyre_comm_create_async(ctx, rank, nranks, config, out, &req);
   return st ? st : gyre_wait(req, -1);
 }
@@ -293,13 +320,15 @@ static void ended(struct gy_command *command) {
   gy_loop_complete(c->ctx->loop, &c->ended);
 }
 
-/* (locked) Tells the peers, fails what is in flight, and lets the callbacks of that run before `ended`. */
+/* (locked) Tells the peers, fails what is in flight, and lets the callbacks of that run before
+ * `ended`. */
 static void end_comm(struct gy_command *command) {
   gyre_comm *c = OF(command, end);
   apply_verdict(c);
   gy_loop_remove(c->ctx->loop, &c->source);
   gy_fault_leave(c->fault);
-  gy_engine_fail(c->engine, GYRE_ERR_ABORTED, "the communicator was destroyed while the operation was in flight", true);
+  gy_engine_fail(c->engine, GYRE_ERR_ABORTED,
+                 "the communicator was destroyed while the operation was in flight", true);
   unlist(c);
   c->end.run = ended;
   gy_loop_defer(c->ctx->loop, &c->end);
@@ -339,7 +368,7 @@ static void find_left(struct gy_command *command) {
 
 void gy_comm_destroy_all(gyre_context *ctx) {
   for (;;) {
-    struct sweep s = { .command = { .run = find_left }, .ctx = ctx };
+    struct sweep s = {.command = {.run = find_left}, .ctx = ctx};
     gy_loop_post(ctx->loop, &s.command, true);
     gy_loop_wait(ctx->loop, &s.done, -1);
     if (!s.left) return;
@@ -348,9 +377,11 @@ void gy_comm_destroy_all(gyre_context *ctx) {
 }
 
 gyre_status gyre_comm_status(const gyre_comm *comm, gyre_error *out) {
-  if (!comm || !out) return gy_fail(GYRE_ERR_ARG, "gyre_comm_status: the communicator or out is NULL");
+  if (!comm || !out)
+    return gy_fail(GYRE_ERR_ARG, "gyre_comm_status: the communicator or out is NULL");
   if (out->size < sizeof *out) {
-    return gy_fail(GYRE_ERR_ARG, "gyre_error.size is %zu, not %zu: start from GYRE_ERROR_INIT", out->size, sizeof *out);
+    return gy_fail(GYRE_ERR_ARG, "gyre_error.size is %zu, not %zu: start from GYRE_ERROR_INIT",
+                   out->size, sizeof *out);
   }
   gyre_comm *c = (gyre_comm *)(uintptr_t)comm; /* the lock is no part of what const promises */
   pthread_mutex_lock(&c->verdict_lock);

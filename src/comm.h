@@ -2,7 +2,8 @@
  * comm.h - a communicator: bootstrap, then engine and fault detection side by side.
  *
  * Thread: created, posted to and destroyed from any thread; its inside is locked (loop.h).
- * Owner:  the user; a communicator that is being created is the context's until its request completes.
+ * Owner:  the user; a communicator that is being created is the context's until its request
+ *         completes.
  */
 #ifndef GY_COMM_H
 #define GY_COMM_H
@@ -25,19 +26,19 @@ struct gyre_comm {
   gyre_oob oob;
   uint32_t flags;
   bool has_id, has_oob;
-  gyre_comm **out;     /* of gyre_comm_create */
+  gyre_comm **out; /* of gyre_comm_create */
   gyre_request *creating;
   struct gy_roster *roster;
   struct gy_engine *engine;
   struct gy_fault *fault;
   const struct gy_tl_ops **peer_ops;
-  bool applied;        /* the verdict has been applied to the engine */
-  char why[256];       /* of gyre_comm_abort */
+  bool applied;  /* the verdict has been applied to the engine */
+  char why[256]; /* of gyre_comm_abort */
   struct gy_command abort;
   atomic_bool aborting;
   pthread_mutex_t verdict_lock;
-  gyre_error verdict;  /* a copy for gyre_comm_status */
-  atomic_int ended;    /* destroy may free */
+  gyre_error verdict; /* a copy for gyre_comm_status */
+  atomic_int ended;   /* destroy may free */
 };
 
 /* Destroys what is left, creations in progress included. */

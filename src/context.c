@@ -19,8 +19,9 @@ static gyre_status apply_config(struct gy_settings *s, const gyre_context_config
   char number[24];
   if (!c) return GYRE_OK;
   if (c->size < sizeof *c) {
-    return gy_fail(GYRE_ERR_ARG, "gyre_context_config.size is %zu, not %zu: start from GYRE_CONTEXT_CONFIG_INIT", c->size,
-                   sizeof *c);
+    return gy_fail(GYRE_ERR_ARG,
+                   "gyre_context_config.size is %zu, not %zu: start from GYRE_CONTEXT_CONFIG_INIT",
+                   c->size, sizeof *c);
   }
   if (c->flags & ~GYRE_F_NO_PROGRESS_THREAD) {
     return gy_fail(GYRE_ERR_ARG, "gyre_context_config.flags has unknown bits: 0x%x", c->flags);
@@ -35,7 +36,7 @@ static gyre_status apply_config(struct gy_settings *s, const gyre_context_config
 }
 
 static gyre_status open_log(const struct gy_settings *s) {
-  static const char *const names[] = { "off", "error", "warn", "info", "debug" };
+  static const char *const names[] = {"off", "error", "warn", "info", "debug"};
   for (int level = GY_LOG_OFF; level <= GY_LOG_DEBUG; level++) {
     if (!strcmp(s->log, names[level])) return gy_log_open((enum gy_level)level, s->log_file);
   }
@@ -92,7 +93,7 @@ struct task { /* a command that its poster waits for */
 };
 
 static void run_task(struct task *t, gyre_context *ctx, void (*run)(struct gy_command *c)) {
-  *t = (struct task){ .command = { .run = run }, .ctx = ctx };
+  *t = (struct task){.command = {.run = run}, .ctx = ctx};
   gy_loop_post(ctx->loop, &t->command, true);
   gy_loop_wait(ctx->loop, &t->done, -1);
 }
@@ -170,9 +171,11 @@ static void make_id(struct gy_command *c) {
 }
 
 gyre_status gyre_unique_id_create(gyre_context *ctx, gyre_unique_id *out) {
-  if (!ctx || !out) return gy_fail(GYRE_ERR_ARG, "gyre_unique_id_create: the context or out is NULL");
-  if (gy_loop_in_callback()) return gy_fail(GYRE_ERR_STATE, "gyre_unique_id_create: not from a callback");
-  struct task t = { .command = { .run = make_id }, .ctx = ctx, .id = out };
+  if (!ctx || !out)
+    return gy_fail(GYRE_ERR_ARG, "gyre_unique_id_create: the context or out is NULL");
+  if (gy_loop_in_callback())
+    return gy_fail(GYRE_ERR_STATE, "gyre_unique_id_create: not from a callback");
+  struct task t = {.command = {.run = make_id}, .ctx = ctx, .id = out};
   gy_loop_post(ctx->loop, &t.command, true);
   gy_loop_wait(ctx->loop, &t.done, -1);
   return t.status ? gy_fail_text(t.status, t.text) : GYRE_OK;

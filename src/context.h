@@ -16,8 +16,8 @@ struct gyre_context {
   struct gy_loop *loop;
   struct gy_net *net;
   struct gy_request_pool *requests;
-  gyre_comm *comms;            /* those that exist, being created ones included */
-  int cores;                   /* processors this process may run on */
+  gyre_comm *comms; /* those that exist, being created ones included */
+  int cores;        /* processors this process may run on */
 };
 
 #endif

@@ -1,9 +1,10 @@
 /*
  * dial.c - dialling: name, candidates, racing, back-off, and the dialler's side of the handshake.
  *
- * Role:   every candidate address has at most one attempt (a socket) at a time. Attempts race until an acceptor proves itself;
- *         that one is committed to and the others are closed, so that an acceptor with several addresses delivers one
- *         connection only. One timer per dial: its next tick is the next try or the deadline.
+ * Role:   every candidate address has at most one attempt (a socket) at a time. Attempts race until
+ *         an acceptor proves itself; that one is committed to and the others are closed, so that an
+ *         acceptor with several addresses delivers one connection only. One timer per dial: its
+ *         next tick is the next try or the deadline.
  * Thread: the driving thread; the callback runs from the loop.
  * Owner:  the net; a dial is freed when libuv has let go of its timer and its name look-up.
  */
@@ -146,7 +147,8 @@ static void dial_end(struct gy_dial *d) {
   TAILQ_REMOVE(&d->net->dials, d, link);
   for (size_t i = 0; i < d->n_candidate; i++)
     if (d->candidate[i].attempt != NULL) close(attempt_detach(d->candidate[i].attempt));
-  /* A look-up that already runs cannot be stopped: its callback comes when the resolver gives up. */
+  /* A look-up that already runs cannot be stopped: its callback comes when the resolver gives
+   * up. */
   if (d->looking_up) uv_cancel((uv_req_t *)&d->lookup);
   uv_close((uv_handle_t *)&d->timer, timer_closed);
 }
@@ -222,7 +224,8 @@ static void candidate_final(struct gy_dial *d, struct candidate *c, gyre_status 
     dial_fail(d, d->verdict, d->verdict_text);
     return;
   }
-  /* Whoever answered may be a stranger at an address that means different hosts in different places. */
+  /* Whoever answered may be a stranger at an address that means different hosts in different
+   * places. */
   uint64_t grace = uv_now(d->net->loop) + GRACE_MS;
   if (d->deadline > grace) d->deadline = grace;
   hasten_others(d);
@@ -236,8 +239,8 @@ static void handshake_failed(struct attempt *a) {
   gyre_status status = a->hs.status;
   bool proven = d->committed == a;
   bool rejected = failure == GY_FAIL_REJECTED;
-  /* "Not here (yet)" and what another program says are no answers; what the right peer says, or a peer of the wrong
-   * version or secret, is. */
+  /* "Not here (yet)" and what another program says are no answers; what the right peer says, or a
+   * peer of the wrong version or secret, is. */
   bool final = failure == GY_FAIL_VERSION || failure == GY_FAIL_SECRET ||
                (rejected && (proven || status != GYRE_ERR_TIMEOUT)) ||
                (proven && failure == GY_FAIL_FOREIGN);
@@ -282,7 +285,8 @@ static void attempt_pump(struct attempt *a) {
   }
 }
 
-/* Dialling a free port of this host, the kernel may pick that very port for our end and connect the socket to itself. */
+/* Dialling a free port of this host, the kernel may pick that very port for our end and connect the
+ * socket to itself. */
 static bool connected_to_itself(int fd) {
   struct gy_address local, peer;
   if (gy_address_local(fd, &local) != GYRE_OK || gy_address_peer(fd, &peer) != GYRE_OK)
@@ -312,8 +316,9 @@ static void attempt_event(uv_poll_t *poll, int status, int events) {
   attempt_pump(a);
 }
 
-/* With GYRE_IFACE, connections to other hosts leave from there, except to the rendezvous: that is where the operator said,
- * perhaps on a management network, where an answer to another network's address may be dropped. 0 or an errno. */
+/* With GYRE_IFACE, connections to other hosts leave from there, except to the rendezvous: that is
+ * where the operator said, perhaps on a management network, where an answer to another network's
+ * address may be dropped. 0 or an errno. */
 static int bind_source(const struct gy_dial *d, int fd, const struct gy_address *to) {
   const struct gy_settings *settings = d->net->settings;
   struct gy_address from[GY_ADDRESS_MAX];

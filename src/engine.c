@@ -1,10 +1,11 @@
 /*
  * engine.c - see engine.h.
  *
- * A program's instruction has no state but two counters: slices issued and slices done. A message queue of a program (all its
- * instructions for one direction of one link) becomes a cursor, which waits in that direction's flow behind the cursors of
- * earlier runs; only the first cursor of a flow issues. So messages go in one static order on both ends, and a pass looks at
- * the heads of flows, not at instructions.
+ * A program's instruction has no state but two counters: slices issued and slices done. A message
+ * queue of a program (all its instructions for one direction of one link) becomes a cursor, which
+ * waits in that direction's flow behind the cursors of earlier runs; only the first cursor of a
+ * flow issues. So messages go in one static order on both ends, and a pass looks at the heads of
+ * flows, not at instructions.
  */
 #include "engine.h"
 
@@ -15,10 +16,10 @@
 #include "geometry.h"
 #include "select.h"
 
-#define PLANS_MAX 64          /* programs kept */
-#define CHOICES 64            /* remembered choices of algorithm */
-#define HISTORY 64            /* descriptors kept for stall queries */
-#define LOCAL_BYTES (1u << 20) /* local copying and reducing in one pass */
+#define PLANS_MAX 64            /* programs kept */
+#define CHOICES 64              /* remembered choices of algorithm */
+#define HISTORY 64              /* descriptors kept for stall queries */
+#define LOCAL_BYTES (1u << 20)  /* local copying and reducing in one pass */
 #define SCRATCH_KEEP (4u << 20) /* scratch that stays with an idle run */
 
 struct cursor { /* a run's messages on one flow, and how far they have been issued */
@@ -38,7 +39,7 @@ struct flow { /* one direction of one link */
   bool dirty, recv;
 };
 
-struct end { /* our end of a link */
+struct end {        /* our end of a link */
   struct end *next; /* another lane of the same peer */
   struct gy_link *link;
   const struct gy_tl_ops *ops;
@@ -47,7 +48,7 @@ struct end { /* our end of a link */
   uint16_t lane;
 };
 
-struct plan { /* a program in the cache, with idle runs of its size */
+struct plan {        /* a program in the cache, with idle runs of its size */
   struct plan *next; /* most recently used first */
   const struct gy_algo *algo;
   struct gy_key key;
@@ -72,8 +73,8 @@ struct gy_run { /* one collective in flight */
   uint32_t left;   /* instructions that are not finished */
   bool dirty;
   gyre_request *req;
-  struct cursor *cursor;              /* one for each queue */
-  uint32_t *done, *total, *issued;    /* one for each instruction */
+  struct cursor *cursor;           /* one for each queue */
+  uint32_t *done, *total, *issued; /* one for each instruction */
 };
 
 struct choice {
@@ -100,7 +101,10 @@ struct gy_engine {
   struct gy_run *dirty_runs;
   struct flow *dirty_flows;
   struct end **ends; /* by peer */
-  struct opened { const struct gy_tl_ops *ops; struct gy_tl *tl; } opened[4];
+  struct opened {
+    const struct gy_tl_ops *ops;
+    struct gy_tl *tl;
+  } opened[4];
   unsigned n_opened;
   uint64_t moved, started;
   struct gy_descriptor history[HISTORY];
@@ -131,7 +135,8 @@ const char *gy_descriptor_text(const struct gy_descriptor *d, char *out, size_t 
   bool reduces = d->coll == GY_ALL_REDUCE || d->coll == GY_REDUCE || d->coll == GY_REDUCE_SCATTER;
   const char *op = gyre_op_name((gyre_op)d->op);
   if (reduces) n += gy_format(out + n, capacity - n, ", %s", op ? op : "?");
-  if (d->coll == GY_BROADCAST || d->coll == GY_REDUCE) n += gy_format(out + n, capacity - n, ", root %u", d->root);
+  if (d->coll == GY_BROADCAST || d->coll == GY_REDUCE)
+    n += gy_format(out + n, capacity - n, ", root %u", d->root);
   gy_format(out + n, capacity - n, ", %s)", algo);
   return out;
 }
@@ -187,7 +192,8 @@ static uint16_t phase_end(const struct gy_program *p, uint16_t first, uint16_t e
 }
 
 static void cursor_init(struct cursor *c, struct gy_run *r, const struct gy_queue *q) {
-  *c = (struct cursor){ .run = r, .first = q->first, .at = q->first, .end = (uint16_t)(q->first + q->count) };
+  *c = (struct cursor){
+      .run = r, .first = q->first, .at = q->first, .end = (uint16_t)(q->first + q->count)};
   c->last = phase_end(r->prog, c->first, c->end);
 }
 
@@ -226,7 +232,7 @@ static struct gy_tl *open_transport(struct gy_engine *e, const struct gy_tl_ops 
   }
   struct gy_tl *tl;
   if (e->n_opened == sizeof e->opened / sizeof *e->opened || ops->open(e->core, &tl)) return NULL;
-  e->opened[e->n_opened++] = (struct opened){ ops, tl };
+  e->opened[e->n_opened++] = (struct opened){ops, tl};
   return tl;
 }
 
@@ -265,15 +271,17 @@ static struct flow *flow_of(struct gy_engine *e, const struct gy_queue *q) {
   return &end_find(e, q->peer, q->lane)->flow[q->recv];
 }
 
-static void post(struct gy_engine *e, struct flow *f, struct gy_run *r, uint16_t index, uint32_t slice) {
+static void post(struct gy_engine *e, struct flow *f, struct gy_run *r, uint16_t index,
+                 uint32_t slice) {
   const struct gy_insn *i = &r->prog->insn[index];
   struct gy_xfer *x = &f->ring[f->next_index % e->window];
-  *x = (struct gy_xfer){ .bytes = gy_slice_bytes(&r->geo, f->recv ? i->dst.range : i->src.range, slice),
-                         .esize = (uint8_t)r->geo.esize,
-                         .index = f->next_index++,
-                         .insn = index,
-                         .call = &r->call,
-                         .run = r };
+  *x = (struct gy_xfer){.bytes =
+                            gy_slice_bytes(&r->geo, f->recv ? i->dst.range : i->src.range, slice),
+                        .esize = (uint8_t)r->geo.esize,
+                        .index = f->next_index++,
+                        .insn = index,
+                        .call = &r->call,
+                        .run = r};
   x->addr = slice_address(r, f->recv ? i->dst : i->src, slice);
   if (i->op == GY_RECV_REDUCE) {
     x->operand = slice_address(r, i->src, slice);
@@ -290,7 +298,8 @@ static void post(struct gy_engine *e, struct flow *f, struct gy_run *r, uint16_t
   }
 }
 
-/* Issues what the flow's first cursor may, and the next one's, until something must be waited for. */
+/* Issues what the flow's first cursor may, and the next one's, until something must be waited
+ * for. */
 static void issue(struct gy_engine *e, struct flow *f) {
   struct cursor *c;
   while ((c = f->head) && f->in_flight < e->window) {
@@ -408,13 +417,15 @@ void gy_on_link_down(struct gy_link *l, gyre_status why, int sys_errno) {
   e->cfg.link_down(e->cfg.user, l->peer, why, sys_errno);
 }
 
-void gy_on_mismatch(struct gy_link *l, const struct gy_descriptor *mine, const struct gy_descriptor *theirs) {
+void gy_on_mismatch(struct gy_link *l, const struct gy_descriptor *mine,
+                    const struct gy_descriptor *theirs) {
   struct gy_engine *e = l->owner;
   e->cfg.mismatch(e->cfg.user, l->peer, mine, theirs);
 }
 
-/* Early for an operation that is still to come, which is usual; or left over from one that is over here: then the peer called
- * something else, and this rank had nothing to wait for that would have shown it. */
+/* Early for an operation that is still to come, which is usual; or left over from one that is over
+ * here: then the peer called something else, and this rank had nothing to wait for that would have
+ * shown it. */
 void gy_on_unclaimed(struct gy_link *l, const struct gy_descriptor *theirs) {
   struct gy_engine *e = l->owner;
   struct gy_descriptor other = *theirs;
@@ -435,7 +446,8 @@ unsigned gy_engine_pass(struct gy_engine *e, bool spin) {
   }
   struct gy_fpenv env = gy_fpenv_enter();
   unsigned events = 0;
-  for (unsigned i = 0; i < e->n_opened; i++) events += e->opened[i].ops->poll(e->opened[i].tl, spin);
+  for (unsigned i = 0; i < e->n_opened; i++)
+    events += e->opened[i].ops->poll(e->opened[i].tl, spin);
   uint64_t before = e->moved;
   advance_dirty(e, 256);
   gy_fpenv_leave(env);
@@ -453,7 +465,8 @@ bool gy_engine_arm(struct gy_engine *e) {
 static gyre_status open_ends(struct gy_engine *e, const struct gy_program *p) {
   for (uint16_t q = 0; q < p->n_queue; q++) {
     const struct gy_queue *queue = &p->queue[q];
-    if (!end_find(e, queue->peer, queue->lane) && !end_open(e, queue->peer, queue->lane)) return GYRE_ERR_SYS;
+    if (!end_find(e, queue->peer, queue->lane) && !end_open(e, queue->peer, queue->lane))
+      return GYRE_ERR_SYS;
   }
   return GYRE_OK;
 }
@@ -517,9 +530,11 @@ static void make_room(struct gy_engine *e) {
   plan_free(gone);
 }
 
-static struct plan *known_plan(struct gy_engine *e, const struct gy_algo *algo, const struct gy_key *key) {
+static struct plan *known_plan(struct gy_engine *e, const struct gy_algo *algo,
+                               const struct gy_key *key) {
   for (struct plan **p = &e->plans, *plan; (plan = *p); p = &plan->next) {
-    if (plan->algo != algo || plan->key.in_place != key->in_place || plan->key.root != key->root) continue;
+    if (plan->algo != algo || plan->key.in_place != key->in_place || plan->key.root != key->root)
+      continue;
     *p = plan->next; /* to the front */
     plan->next = e->plans;
     e->plans = plan;
@@ -528,22 +543,22 @@ static struct plan *known_plan(struct gy_engine *e, const struct gy_algo *algo, 
   return NULL;
 }
 
-static struct plan *add_plan(struct gy_engine *e, const struct gy_algo *algo, const struct gy_key *key,
-                             struct gy_program *program) {
+static struct plan *add_plan(struct gy_engine *e, const struct gy_algo *algo,
+                             const struct gy_key *key, struct gy_program *program) {
   make_room(e);
   struct plan *plan = calloc(1, sizeof *plan);
   if (!plan) {
     gy_fail(GYRE_ERR_NOMEM, "out of memory for a program");
     return NULL;
   }
-  *plan = (struct plan){ .next = e->plans, .algo = algo, .key = *key, .program = program };
+  *plan = (struct plan){.next = e->plans, .algo = algo, .key = *key, .program = program};
   e->plans = plan;
   e->n_plans++;
   return plan;
 }
 
-static gyre_status find_plan(struct gy_engine *e, const struct gy_algo *algo, const struct gy_key *key,
-                             struct plan **out) {
+static gyre_status find_plan(struct gy_engine *e, const struct gy_algo *algo,
+                             const struct gy_key *key, struct plan **out) {
   struct gy_program *program;
   *out = known_plan(e, algo, key);
   if (*out) return GYRE_OK;
@@ -555,10 +570,11 @@ static gyre_status find_plan(struct gy_engine *e, const struct gy_algo *algo, co
   return GYRE_ERR_NOMEM;
 }
 
-gyre_status gy_engine_install(struct gy_engine *e, const struct gy_algo *algo, const struct gy_key *key,
-                              struct gy_program *program) {
+gyre_status gy_engine_install(struct gy_engine *e, const struct gy_algo *algo,
+                              const struct gy_key *key, struct gy_program *program) {
   pthread_mutex_lock(&e->post_lock);
-  struct plan *plan = add_plan(e, algo, key, program); /* before an older one of this key, so found first */
+  struct plan *plan =
+      add_plan(e, algo, key, program); /* before an older one of this key, so found first */
   pthread_mutex_unlock(&e->post_lock);
   return plan ? GYRE_OK : GYRE_ERR_NOMEM;
 }
@@ -570,7 +586,8 @@ static struct gy_run *run_alloc(struct gy_engine *e, struct plan *plan) {
     return r;
   }
   const struct gy_program *p = plan->program;
-  r = calloc(1, sizeof *r + p->n_queue * sizeof(struct cursor) + 3 * (size_t)p->n_insn * sizeof(uint32_t));
+  r = calloc(1, sizeof *r + p->n_queue * sizeof(struct cursor) +
+                    3 * (size_t)p->n_insn * sizeof(uint32_t));
   if (!r) return NULL;
   r->engine = e;
   r->plan = plan;
@@ -605,8 +622,12 @@ static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call
   const struct gy_algo *const *algos = gy_algorithms(&n_algo);
   uint8_t algo = 0;
   while (algos[algo] != r->plan->algo) algo++;
-  r->call = (struct gy_descriptor){ .count = call->count, .root = (uint32_t)call->root, .coll = (uint8_t)call->coll,
-                                    .dtype = (uint8_t)call->dtype, .op = (uint8_t)call->op, .algo = algo };
+  r->call = (struct gy_descriptor){.count = call->count,
+                                   .root = (uint32_t)call->root,
+                                   .coll = (uint8_t)call->coll,
+                                   .dtype = (uint8_t)call->dtype,
+                                   .op = (uint8_t)call->op,
+                                   .algo = algo};
   r->in = call->in;
   r->out = call->out;
   r->reduce = gy_reduce_kernel(call->dtype, call->op);
@@ -622,7 +643,8 @@ static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call
 static gyre_status choose(struct gy_engine *e, const struct gy_call *call, struct gy_key *key,
                           const struct gy_algo **out) {
   size_t bytes = call->count * gyre_dtype_size(call->dtype);
-  if (call->coll == GY_REDUCE_SCATTER || call->coll == GY_ALL_GATHER) bytes *= (size_t)e->core->nranks;
+  if (call->coll == GY_REDUCE_SCATTER || call->coll == GY_ALL_GATHER)
+    bytes *= (size_t)e->core->nranks;
   struct choice *c = &e->choice[(bytes * 31 + bytes / 64 + (size_t)call->coll * 7) % CHOICES];
   if (c->algo && c->bytes == bytes && c->coll == call->coll) {
     *out = c->algo;
@@ -630,7 +652,7 @@ static gyre_status choose(struct gy_engine *e, const struct gy_call *call, struc
   }
   const struct gy_agreed *agreed = &e->core->roster->agreed;
   gyre_status st = gy_select(agreed->algo, &agreed->cost, key, bytes, out);
-  if (st == GYRE_OK) *c = (struct choice){ bytes, *out, (uint8_t)call->coll };
+  if (st == GYRE_OK) *c = (struct choice){bytes, *out, (uint8_t)call->coll};
   return st;
 }
 
@@ -644,13 +666,18 @@ static bool is_in_place(const struct gy_engine *e, const struct gy_call *call) {
   }
 }
 
-gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool will_wait, gyre_request **req) {
+gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool will_wait,
+                           gyre_request **req) {
   const struct gy_algo *algo = NULL;
   struct plan *plan = NULL;
-  struct gy_key key = { .coll = (uint8_t)call->coll, .in_place = is_in_place(e, call), .nranks = e->core->nranks,
-                        .rank = e->core->rank, .root = call->root };
+  struct gy_key key = {.coll = (uint8_t)call->coll,
+                       .in_place = is_in_place(e, call),
+                       .nranks = e->core->nranks,
+                       .rank = e->core->rank,
+                       .root = call->root};
   pthread_mutex_lock(&e->post_lock);
-  gyre_status st = e->refused ? gy_fail_text(e->refused, e->refused_text) : choose(e, call, &key, &algo);
+  gyre_status st =
+      e->refused ? gy_fail_text(e->refused, e->refused_text) : choose(e, call, &key, &algo);
   if (st == GYRE_OK) st = find_plan(e, algo, &key, &plan);
   if (st) goto unlock_post;
   st = GYRE_ERR_NOMEM;
@@ -669,7 +696,8 @@ gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool
   r->call.seq = e->next_seq++;
   plan->active++;
   *req = r->req;
-  gy_loop_push(e->cfg.loop, &r->start); /* under post_lock: the order of posts is the order of sequence numbers */
+  gy_loop_push(e->cfg.loop,
+               &r->start); /* under post_lock: the order of posts is the order of sequence numbers */
   pthread_mutex_unlock(&e->post_lock);
   gy_loop_kick(e->cfg.loop, will_wait);
   return GYRE_OK;
@@ -705,7 +733,8 @@ gyre_status gy_engine_create(const struct gy_engine_config *config, struct gy_en
 
 gyre_status gy_engine_warm(struct gy_engine *e) {
   for (int peer = 0; peer < e->core->nranks; peer++) {
-    if (peer != e->core->rank && !end_find(e, peer, 0) && !end_open(e, peer, 0)) return GYRE_ERR_SYS;
+    if (peer != e->core->rank && !end_find(e, peer, 0) && !end_open(e, peer, 0))
+      return GYRE_ERR_SYS;
   }
   return GYRE_OK;
 }
@@ -754,10 +783,11 @@ static int peer_of(const struct gy_run *r, uint16_t index) {
   return i->op == GY_COPY || i->op == GY_LOCAL_REDUCE ? -1 : i->peer;
 }
 
-/* What the run waits for: a receive that is issued but not done, else a send, else whatever is unfinished. */
+/* What the run waits for: a receive that is issued but not done, else a send, else whatever is
+ * unfinished. */
 static void report_run(const struct gy_run *r, struct gy_op_report *out) {
-  static const uint8_t wanted[] = { 1, 0 };
-  *out = (struct gy_op_report){ .state = GY_OP_RUNNING, .call = r->call, .waiting_for = -1 };
+  static const uint8_t wanted[] = {1, 0};
+  *out = (struct gy_op_report){.state = GY_OP_RUNNING, .call = r->call, .waiting_for = -1};
   for (size_t k = 0; k < 2; k++) {
     for (uint16_t i = 0; i < r->prog->n_insn; i++) {
       uint8_t op = r->prog->insn[i].op;
@@ -778,7 +808,7 @@ bool gy_engine_oldest(struct gy_engine *e, struct gy_op_report *out) {
 }
 
 void gy_engine_report(struct gy_engine *e, uint64_t seq, struct gy_op_report *out) {
-  *out = (struct gy_op_report){ .waiting_for = -1 };
+  *out = (struct gy_op_report){.waiting_for = -1};
   for (const struct gy_run *r = e->active; r; r = r->next) {
     if (r->call.seq != seq) continue;
     report_run(r, out);

@@ -1,8 +1,9 @@
 /*
  * engine.h - runs programs slice by slice.
  *
- * Role:   a posted call becomes a run: a program, its buffers, and one pair of counters for each instruction. A pass
- *         issues every message whose dependencies are met to its link, in link order, and does the local steps.
+ * Role:   a posted call becomes a run: a program, its buffers, and one pair of counters for each
+ *         instruction. A pass issues every message whose dependencies are met to its link, in link
+ *         order, and does the local steps.
  * Thread: gy_engine_post: any thread. All else: the driving thread, locked.
  * Owner:  the communicator.
  */
@@ -34,17 +35,20 @@ struct gy_engine_config {
   const struct gy_tl_ops *const *peer_ops; /* the transport for each peer; nranks, NULL for itself */
   /* (locked) A link broke, or carried another call: the communicator judges. */
   void (*link_down)(void *user, int peer, gyre_status why, int sys_errno);
-  void (*mismatch)(void *user, int peer, const struct gy_descriptor *mine, const struct gy_descriptor *theirs);
+  void (*mismatch)(void *user, int peer, const struct gy_descriptor *mine,
+                   const struct gy_descriptor *theirs);
   void *user;
 };
 
 gyre_status gy_engine_create(const struct gy_engine_config *config, struct gy_engine **out);
-/* Posts a call. On GYRE_OK it has a place in the order and *req will complete. Any error consumes nothing. */
-gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool will_wait, gyre_request **req);
-/* Puts a program into the cache for a key and an algorithm, instead of what its builder makes: for tests of hand-made ones.
- * Takes the program on success. */
-gyre_status gy_engine_install(struct gy_engine *e, const struct gy_algo *algo, const struct gy_key *key,
-                              struct gy_program *program);
+/* Posts a call. On GYRE_OK it has a place in the order and *req will complete. Any error consumes
+ * nothing. */
+gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool will_wait,
+                           gyre_request **req);
+/* Puts a program into the cache for a key and an algorithm, instead of what its builder makes: for
+ * tests of hand-made ones. Takes the program on success. */
+gyre_status gy_engine_install(struct gy_engine *e, const struct gy_algo *algo,
+                              const struct gy_key *key, struct gy_program *program);
 unsigned gy_engine_pass(struct gy_engine *e, bool spin);
 bool gy_engine_arm(struct gy_engine *e);
 /* Opens the links that the usual programs need, or all. */
@@ -58,21 +62,24 @@ void gy_engine_free(struct gy_engine *e);
 enum gy_op_state { GY_OP_NOT_CALLED, GY_OP_RUNNING, GY_OP_DONE, GY_OP_FORGOTTEN };
 struct gy_op_report {
   enum gy_op_state state;
-  struct gy_descriptor call;  /* unless NOT_CALLED or FORGOTTEN */
-  int waiting_for;            /* RUNNING: the peer whose message the earliest unfinished instruction needs; -1: none */
-  uint16_t insn;              /* RUNNING: that instruction, and its slice */
+  struct gy_descriptor call; /* unless NOT_CALLED or FORGOTTEN */
+  int waiting_for; /* RUNNING: the peer whose message the earliest unfinished instruction needs; -1: none */
+  uint16_t insn; /* RUNNING: that instruction, and its slice */
   uint32_t slice;
 };
 void gy_engine_report(struct gy_engine *e, uint64_t seq, struct gy_op_report *out);
 /* The oldest run in flight; false if there is none. */
 bool gy_engine_oldest(struct gy_engine *e, struct gy_op_report *out);
-/* The state of the link to a peer in one line, "" if there is none; for stall reports. Returns out. */
+/* The state of the link to a peer in one line, "" if there is none; for stall reports. Returns
+ * out. */
 const char *gy_engine_describe(const struct gy_engine *e, int peer, char *out, size_t capacity);
 /* Bytes and transfers moved so far, in any direction: a stall is when this stands still. */
 uint64_t gy_engine_moved(const struct gy_engine *e);
-/* Sequence number of the first operation that has not completed here (that of the next call if all have). */
+/* Sequence number of the first operation that has not completed here (that of the next call if all
+ * have). */
 uint64_t gy_engine_frontier(struct gy_engine *e);
-/* Sequence number of the first operation in flight that still needs messages from or to this peer; 0: none does. */
+/* Sequence number of the first operation in flight that still needs messages from or to this peer;
+ * 0: none does. */
 uint64_t gy_engine_needs(const struct gy_engine *e, int peer);
 
 /* "all_reduce(f32 x 1024, sum)", "broadcast(u8 x 7, root 2)"; returns out. */

@@ -1,16 +1,19 @@
 /*
  * fault.c - see fault.h.
  *
- * Rank 0 is the root. Suspicions travel to it (REPORT), its judgement comes back (VERDICT). Before it judges a broken data link
- * it waits a moment for a control connection to end, because the rank whose control connection ended is the one that died; the
- * others only saw the consequences. An operation that does not move asks (STALL): the root asks every rank what that operation was
- * there (QUERY, ANSWER) and compares. At the operation's deadline (DEADLINE) it names who did not call, or does not answer.
+ * Rank 0 is the root. Suspicions travel to it (REPORT), its judgement comes back (VERDICT). Before
+ * it judges a broken data link it waits a moment for a control connection to end, because the rank
+ * whose control connection ended is the one that died; the others only saw the consequences. An
+ * operation that does not move asks (STALL): the root asks every rank what that operation was there
+ * (QUERY, ANSWER) and compares. At the operation's deadline (DEADLINE) it names who did not call,
+ * or does not answer.
  *
- * When the root has left, or is the one that does not answer, ranks judge for themselves; a root that was only slow adopts the
- * verdict they send it.
+ * When the root has left, or is the one that does not answer, ranks judge for themselves; a root
+ * that was only slow adopts the verdict they send it.
  *
- * A rank that leaves (BYE, LEFT) is no failure until an operation needs it (MISSED). Its data links may end before the word of its
- * leaving is here, which then looks like a death: such a suspicion is dropped as soon as the word comes.
+ * A rank that leaves (BYE, LEFT) is no failure until an operation needs it (MISSED). Its data links
+ * may end before the word of its leaving is here, which then looks like a death: such a suspicion
+ * is dropped as soon as the word comes.
  */
 #include "fault.h"
 
@@ -23,14 +26,14 @@
 enum {
   MSG_REPORT = 32, /* verdict so far: a suspicion */
   MSG_MISSED,      /* the same: an operation needs a rank that has left */
-  MSG_VERDICT,     /* verdict; to the root: an abort, or what a rank has judged that waited for the root in vain */
-  MSG_BYE,         /* u64 frontier: the first operation this rank will not take part in */
-  MSG_LEFT,        /* i32 rank, u64 frontier: root relays a BYE */
-  MSG_STALL,       /* u64 seq */
-  MSG_DEADLINE,    /* u64 seq */
-  MSG_CONFLICT,    /* verdict: a frame of another call came; the root asks all before it judges */
-  MSG_QUERY,       /* u32 id, u64 seq */
-  MSG_ANSWER       /* u32 id, u64 seq, report */
+  MSG_VERDICT, /* verdict; to the root: an abort, or what a rank has judged that waited for the root in vain */
+  MSG_BYE,      /* u64 frontier: the first operation this rank will not take part in */
+  MSG_LEFT,     /* i32 rank, u64 frontier: root relays a BYE */
+  MSG_STALL,    /* u64 seq */
+  MSG_DEADLINE, /* u64 seq */
+  MSG_CONFLICT, /* verdict: a frame of another call came; the root asks all before it judges */
+  MSG_QUERY,    /* u32 id, u64 seq */
+  MSG_ANSWER    /* u32 id, u64 seq, report */
 };
 
 #define GRACE_MS 150    /* for a control connection to end before a broken data link is judged */
@@ -46,7 +49,7 @@ struct answer {
 
 enum purpose { FOR_STALL, FOR_CONFLICT, FOR_DEADLINE }; /* rising urgency */
 
-struct member { /* what is known of another rank */
+struct member {      /* what is known of another rank */
   uint64_t frontier; /* it left before this operation; NOT_LEFT */
   struct answer answer;
 };
@@ -75,7 +78,7 @@ struct gy_fault {
   struct watch { /* the timer outlives the fault until libuv has closed it */
     uv_timer_t timer;
     struct gy_fault *fault;
-  } *watch;
+  } * watch;
   uint32_t tick_ms;
   bool ticking; /* only while there is something to watch */
   uint64_t last_tick, moved, moved_at, stall_seq, deadline_seq;
@@ -83,7 +86,9 @@ struct gy_fault {
 };
 
 static uint64_t now(const struct gy_fault *f) { return uv_now(f->cfg.core->uv); }
-static const struct gy_agreed *agreed(const struct gy_fault *f) { return &f->cfg.core->roster->agreed; }
+static const struct gy_agreed *agreed(const struct gy_fault *f) {
+  return &f->cfg.core->roster->agreed;
+}
 static bool is_root(const struct gy_fault *f) { return f->rank == 0; }
 static bool decided(const struct gy_fault *f) { return f->verdict.status != GYRE_OK; }
 const gyre_error *gy_fault_verdict(const struct gy_fault *f) { return &f->verdict; }
@@ -113,7 +118,8 @@ static void r_error(struct gy_reader *r, gyre_error *e, int nranks) {
   e->op_seq = gy_r_u64(r);
   e->sys_errno = gy_r_i32(r);
   gy_r_text(r, e->text, sizeof e->text);
-  bool sane = e->status < 0 && e->status >= GYRE_ERR_INTERNAL && e->culprit_rank >= -1 && e->culprit_rank < nranks;
+  bool sane = e->status < 0 && e->status >= GYRE_ERR_INTERNAL && e->culprit_rank >= -1 &&
+              e->culprit_rank < nranks;
   if (!sane) r->failed = true;
 }
 
@@ -134,7 +140,8 @@ static void w_report(struct gy_writer *w, const struct gy_op_report *o) {
 static void r_report(struct gy_reader *r, struct gy_op_report *o, int nranks) {
   uint8_t state = gy_r_u8(r);
   if (state > GY_OP_FORGOTTEN) r->failed = true;
-  *o = (struct gy_op_report){ .state = (enum gy_op_state)(state > GY_OP_FORGOTTEN ? GY_OP_FORGOTTEN : state) };
+  *o = (struct gy_op_report){
+      .state = (enum gy_op_state)(state > GY_OP_FORGOTTEN ? GY_OP_FORGOTTEN : state)};
   o->call.seq = gy_r_u64(r);
   o->call.count = gy_r_u64(r);
   o->call.root = gy_r_u32(r);
@@ -154,13 +161,13 @@ static void send_writer(struct gy_channel *ch, uint8_t type, struct gy_writer *w
 }
 
 static void send_error(struct gy_fault *f, int to, uint8_t type, const gyre_error *e) {
-  struct gy_writer w = { 0 };
+  struct gy_writer w = {0};
   w_error(&w, e);
   send_writer(f->channels[to], type, &w);
 }
 
 static void send_seq(struct gy_fault *f, int to, uint8_t type, uint64_t seq) {
-  struct gy_writer w = { 0 };
+  struct gy_writer w = {0};
   gy_w_u64(&w, seq);
   send_writer(f->channels[to], type, &w);
 }
@@ -179,7 +186,8 @@ static void decide(struct gy_fault *f, const gyre_error *e) {
   for (int r = 1; r < f->nranks; r++) send_error(f, r, MSG_VERDICT, e);
 }
 
-static gyre_error make_error(const struct gy_fault *f, gyre_status status, int culprit, int sys_errno) {
+static gyre_error make_error(const struct gy_fault *f, gyre_status status, int culprit,
+                             int sys_errno) {
   gyre_error e = GYRE_ERROR_INIT;
   struct gy_op_report oldest;
   e.status = status;
@@ -195,11 +203,12 @@ static void add_operation(const struct gy_fault *f, gyre_error *e) {
   char call[128];
   size_t n = strlen(e->text);
   if (!gy_engine_oldest(f->cfg.engine, &oldest)) return;
-  gy_format(e->text + n, sizeof e->text - n, "; in operation %llu, %s", (unsigned long long)oldest.call.seq,
-            gy_descriptor_text(&oldest.call, call, sizeof call));
+  gy_format(e->text + n, sizeof e->text - n, "; in operation %llu, %s",
+            (unsigned long long)oldest.call.seq, gy_descriptor_text(&oldest.call, call, sizeof call));
 }
 
-/* A first suspicion waits for the root, or at the root for a control connection to end. `type`: how the root is told. */
+/* A first suspicion waits for the root, or at the root for a control connection to end. `type`: how
+ * the root is told. */
 static void consider(struct gy_fault *f, const gyre_error *e, uint8_t type) {
   if (decided(f) || f->suspicion.status) return;
   f->suspicion = *e;
@@ -214,9 +223,11 @@ static void consider(struct gy_fault *f, const gyre_error *e, uint8_t type) {
   }
 }
 
-/* Whether a lost rank has only left before the operation concerned; gy_fault_check says so when its turn has come. */
+/* Whether a lost rank has only left before the operation concerned; gy_fault_check says so when its
+ * turn has come. */
 static bool is_departure(const struct gy_fault *f, const gyre_error *e) {
-  return e->status == GYRE_ERR_PEER_LOST && e->culprit_rank >= 0 && e->op_seq >= f->member[e->culprit_rank].frontier;
+  return e->status == GYRE_ERR_PEER_LOST && e->culprit_rank >= 0 &&
+         e->op_seq >= f->member[e->culprit_rank].frontier;
 }
 
 void gy_fault_suspect(struct gy_fault *f, int peer, gyre_status why, int sys_errno) {
@@ -237,11 +248,13 @@ void gy_fault_suspect(struct gy_fault *f, int peer, gyre_status why, int sys_err
   place(f, peer, who, sizeof who);
   if (why == GYRE_ERR_PEER_LOST && !sys_errno) {
     /* Only the root knows who has said goodbye. */
-    gy_format(e.text, sizeof e.text, is_root(f) ? "%s closed its connection without a goodbye: it died or was killed"
-                                                : "%s closed its connection: it died, was killed or left",
+    gy_format(e.text, sizeof e.text,
+              is_root(f) ? "%s closed its connection without a goodbye: it died or was killed"
+                         : "%s closed its connection: it died, was killed or left",
               who);
   } else if (sys_errno) {
-    gy_format(e.text, sizeof e.text, "the connection to %s broke: %s (errno %d)", who, strerror(sys_errno), sys_errno);
+    gy_format(e.text, sizeof e.text, "the connection to %s broke: %s (errno %d)", who,
+              strerror(sys_errno), sys_errno);
   } else {
     gy_format(e.text, sizeof e.text, "the link to %s failed: %s", who, detail);
   }
@@ -253,8 +266,8 @@ void gy_fault_abort(struct gy_fault *f, const char *why) {
   if (decided(f)) return;
   gyre_error e = make_error(f, GYRE_ERR_ABORTED, f->rank, 0);
   char who[128];
-  gy_format(e.text, sizeof e.text, "%s aborted the communicator: %s", place(f, f->rank, who, sizeof who),
-            why && *why ? why : "no reason given");
+  gy_format(e.text, sizeof e.text, "%s aborted the communicator: %s",
+            place(f, f->rank, who, sizeof who), why && *why ? why : "no reason given");
   if (!is_root(f)) send_error(f, 0, MSG_VERDICT, &e);
   decide(f, &e);
 }
@@ -283,10 +296,11 @@ static bool has_call(const struct answer *a) {
   return a->given && (a->report.state == GY_OP_RUNNING || a->report.state == GY_OP_DONE);
 }
 
-/* Groups the answers by call. More than one group is a mismatch: its text lists them all; the culprit is the only rank outside
- * of the largest group, if there is one such. */
+/* Groups the answers by call. More than one group is a mismatch: its text lists them all; the
+ * culprit is the only rank outside of the largest group, if there is one such. */
 static bool find_mismatch(struct gy_fault *f, gyre_error *e) {
-  bool *seen = calloc((size_t)f->nranks, sizeof *seen), *group = calloc((size_t)f->nranks, sizeof *group);
+  bool *seen = calloc((size_t)f->nranks, sizeof *seen),
+       *group = calloc((size_t)f->nranks, sizeof *group);
   bool found = false;
   int groups = 0, largest = 0, callers = 0, odd = -1;
   size_t n = 0;
@@ -294,7 +308,8 @@ static bool find_mismatch(struct gy_fault *f, gyre_error *e) {
   *e = make_error(f, GYRE_ERR_MISMATCH, -1, 0);
   e->op_seq = f->query.seq;
   e->reporter_rank = f->query.reporter;
-  n = gy_format(e->text, sizeof e->text, "operation %llu differs: ", (unsigned long long)f->query.seq);
+  n = gy_format(e->text, sizeof e->text,
+                "operation %llu differs: ", (unsigned long long)f->query.seq);
   for (int r = 0; r < f->nranks; r++) {
     const struct answer *a = &f->member[r].answer;
     if (seen[r] || !has_call(a)) continue;
@@ -309,7 +324,8 @@ static bool find_mismatch(struct gy_fault *f, gyre_error *e) {
     char call[128];
     n += gy_format(e->text + n, sizeof e->text - n, groups ? "; " : "");
     n += put_ranks(e->text + n, sizeof e->text - n, group, f->nranks);
-    n += gy_format(e->text + n, sizeof e->text - n, " called %s", gy_descriptor_text(&a->report.call, call, sizeof call));
+    n += gy_format(e->text + n, sizeof e->text - n, " called %s",
+                   gy_descriptor_text(&a->report.call, call, sizeof call));
     groups++;
     callers += size;
     if (size > largest) largest = size;
@@ -339,16 +355,17 @@ static void blame_for_deadline(struct gy_fault *f, gyre_error *e) {
   for (int r = 0; r < f->nranks; r++) {
     if (f->member[r].answer.given || f->member[r].frontier != NOT_LEFT) continue;
     e->culprit_rank = r;
-    gy_format(e->text, sizeof e->text,
-              "%s does not answer (stopped, or its host hangs or is cut off): operation %llu, %s, moved nothing for %u ms",
-              place(f, r, who, sizeof who), seq, what, limit);
+    gy_format(
+        e->text,
+        sizeof e->text, "%s does not answer (stopped, or its host hangs or is cut off): operation %llu, %s, moved nothing for %u ms",
+        place(f, r, who, sizeof who), seq, what, limit);
     return;
   }
   for (int r = 0; r < f->nranks; r++) {
     if (f->member[r].answer.report.state != GY_OP_NOT_CALLED) continue;
     e->culprit_rank = r;
-    gy_format(e->text, sizeof e->text, "%s has not called operation %llu, %s, within %u ms", place(f, r, who, sizeof who), seq,
-              what, limit);
+    gy_format(e->text, sizeof e->text, "%s has not called operation %llu, %s, within %u ms",
+              place(f, r, who, sizeof who), seq, what, limit);
     return;
   }
   int r = f->query.reporter; /* follow who waits for whom */
@@ -358,8 +375,9 @@ static void blame_for_deadline(struct gy_fault *f, gyre_error *e) {
     r = o->waiting_for;
   }
   e->culprit_rank = r;
-  gy_format(e->text, sizeof e->text, "operation %llu, %s, moved nothing for %u ms; %s is the one waited for", seq, what, limit,
-            place(f, r, who, sizeof who));
+  gy_format(e->text, sizeof e->text,
+            "operation %llu, %s, moved nothing for %u ms; %s is the one waited for", seq, what,
+            limit, place(f, r, who, sizeof who));
 }
 
 static void finish_query(struct gy_fault *f) {
@@ -384,13 +402,14 @@ static bool all_answered(const struct gy_fault *f) {
 
 static void take_answer(struct gy_fault *f, int rank, uint32_t id, const struct gy_op_report *o) {
   if (!f->query.until || id != f->query.id) return;
-  f->member[rank].answer = (struct answer){ true, *o };
+  f->member[rank].answer = (struct answer){true, *o};
   if (all_answered(f)) finish_query(f);
 }
 
 /* Root: asks everybody about an operation, unless a query at least as urgent is under way. */
-static void query(struct gy_fault *f, uint64_t seq, enum purpose purpose, int reporter, const gyre_error *fallback) {
-  static const uint32_t limit[] = { QUERY_MS, CONFLICT_MS, QUERY_MS };
+static void query(struct gy_fault *f, uint64_t seq, enum purpose purpose, int reporter,
+                  const gyre_error *fallback) {
+  static const uint32_t limit[] = {QUERY_MS, CONFLICT_MS, QUERY_MS};
   if (decided(f) || (f->query.until && f->query.purpose >= purpose)) return;
   start_ticking(f);
   f->query.id++;
@@ -401,7 +420,7 @@ static void query(struct gy_fault *f, uint64_t seq, enum purpose purpose, int re
   if (fallback) f->query.fallback = *fallback;
   for (int r = 0; r < f->nranks; r++) f->member[r].answer.given = false;
   for (int r = 1; r < f->nranks; r++) {
-    struct gy_writer w = { 0 };
+    struct gy_writer w = {0};
     gy_w_u32(&w, f->query.id);
     gy_w_u64(&w, seq);
     send_writer(f->channels[r], MSG_QUERY, &w);
@@ -411,12 +430,16 @@ static void query(struct gy_fault *f, uint64_t seq, enum purpose purpose, int re
   take_answer(f, 0, f->query.id, &mine);
 }
 
-void gy_fault_mismatch(struct gy_fault *f, int peer, const struct gy_descriptor *mine, const struct gy_descriptor *theirs) {
+void gy_fault_mismatch(struct gy_fault *f, int peer, const struct gy_descriptor *mine,
+                       const struct gy_descriptor *theirs) {
   if (decided(f)) return;
   char a[128], b[128];
   gyre_error e = make_error(f, GYRE_ERR_MISMATCH, -1, 0);
-  e.op_seq = mine->seq < theirs->seq ? mine->seq : theirs->seq; /* a surplus message belongs to an operation that is over here */
-  gy_format(e.text, sizeof e.text, "operation %llu differs: rank %d called %s; rank %d called %s as its operation %llu",
+  e.op_seq = mine->seq < theirs->seq
+                 ? mine->seq
+                 : theirs->seq; /* a surplus message belongs to an operation that is over here */
+  gy_format(e.text, sizeof e.text,
+            "operation %llu differs: rank %d called %s; rank %d called %s as its operation %llu",
             (unsigned long long)mine->seq, f->rank, gy_descriptor_text(mine, a, sizeof a), peer,
             gy_descriptor_text(theirs, b, sizeof b), (unsigned long long)theirs->seq);
   if (is_root(f)) {
@@ -439,7 +462,8 @@ static void member_left(struct gy_fault *f, int rank, uint64_t frontier) {
   struct gy_op_report o;
   bool missed = gy_engine_oldest(f->cfg.engine, &o) && o.call.seq >= frontier;
   if (f->suspicion.status == GYRE_ERR_PEER_LOST && (missed || is_departure(f, &f->suspicion))) {
-    f->suspicion = (gyre_error)GYRE_ERROR_INIT; /* it only looked like a death, or was a consequence: gy_fault_check says so */
+    f->suspicion = (gyre_error)
+        GYRE_ERROR_INIT; /* it only looked like a death, or was a consequence: gy_fault_check says so */
     f->judge_at = 0;
   }
   if (f->query.until && all_answered(f)) finish_query(f);
@@ -454,9 +478,9 @@ void gy_fault_check(struct gy_fault *f) {
     if (o.call.seq < f->member[r].frontier) continue;
     gyre_error e = make_error(f, GYRE_ERR_PEER_LOST, r, 0);
     char who[128], call[128];
-    gy_format(e.text, sizeof e.text, "%s left at operation %llu; operation %llu, %s, needs it", place(f, r, who, sizeof who),
-              (unsigned long long)f->member[r].frontier, (unsigned long long)o.call.seq,
-              gy_descriptor_text(&o.call, call, sizeof call));
+    gy_format(e.text, sizeof e.text, "%s left at operation %llu; operation %llu, %s, needs it",
+              place(f, r, who, sizeof who), (unsigned long long)f->member[r].frontier,
+              (unsigned long long)o.call.seq, gy_descriptor_text(&o.call, call, sizeof call));
     consider(f, &e, MSG_MISSED);
     return;
   }
@@ -474,9 +498,11 @@ static void channel_ended(void *user, struct gy_channel *ch, int sys_errno) {
   char who[128];
   place(f, r, who, sizeof who);
   if (sys_errno) {
-    gy_format(e.text, sizeof e.text, "the control connection to %s broke: %s (errno %d)", who, strerror(sys_errno), sys_errno);
+    gy_format(e.text, sizeof e.text, "the control connection to %s broke: %s (errno %d)", who,
+              strerror(sys_errno), sys_errno);
   } else {
-    gy_format(e.text, sizeof e.text, "%s closed its connection without a goodbye: it died or was killed", who);
+    gy_format(e.text, sizeof e.text,
+              "%s closed its connection without a goodbye: it died or was killed", who);
   }
   add_operation(f, &e);
   decide(f, &e); /* a rank whose control connection ended goes before what others suspect */
@@ -505,7 +531,7 @@ static void root_message(struct gy_fault *f, int from, uint8_t type, struct gy_r
       uint64_t frontier = gy_r_u64(r);
       if (r->failed) break;
       for (int to = 1; to < f->nranks; to++) {
-        struct gy_writer w = { 0 };
+        struct gy_writer w = {0};
         if (to == from) continue;
         gy_w_i32(&w, from);
         gy_w_u64(&w, frontier);
@@ -553,10 +579,11 @@ static void member_message(struct gy_fault *f, uint8_t type, struct gy_reader *r
     }
     case MSG_QUERY: {
       struct gy_op_report o;
-      struct gy_writer w = { 0 };
+      struct gy_writer w = {0};
       uint32_t id = gy_r_u32(r);
       uint64_t seq = gy_r_u64(r);
-      if (f->judge_at && f->suspicion.status == GYRE_ERR_TIMEOUT) { /* it is not the root that does not answer */
+      if (f->judge_at &&
+          f->suspicion.status == GYRE_ERR_TIMEOUT) { /* it is not the root that does not answer */
         f->judge_at = now(f) + QUERY_MS + agreed(f)->verdict_ms;
       }
       gy_engine_report(f->cfg.engine, seq, &o);
@@ -569,7 +596,8 @@ static void member_message(struct gy_fault *f, uint8_t type, struct gy_reader *r
   }
 }
 
-/* The other end gave up creating the communicator after this one had finished: bootstrap's last word on the channel. */
+/* The other end gave up creating the communicator after this one had finished: bootstrap's last
+ * word on the channel. */
 static void given_up(struct gy_fault *f, int from, struct gy_reader *r) {
   char why[GY_FAIL_TEXT], who[128];
   gyre_status status;
@@ -578,13 +606,14 @@ static void given_up(struct gy_fault *f, int from, struct gy_reader *r) {
     return;
   }
   gyre_error e = make_error(f, GYRE_ERR_PEER_LOST, from, 0);
-  gy_format(e.text, sizeof e.text, "%s gave up creating the communicator: %s", place(f, from, who, sizeof who), why);
+  gy_format(e.text, sizeof e.text, "%s gave up creating the communicator: %s",
+            place(f, from, who, sizeof who), why);
   decide(f, &e);
 }
 
 static void message(void *user, struct gy_channel *ch, uint8_t type, const void *body, size_t len) {
   struct gy_fault *f = user;
-  struct gy_reader r = { .data = body, .len = len };
+  struct gy_reader r = {.data = body, .len = len};
   int from = 0;
   while (f->channels[from] != ch) from++;
   if (decided(f)) return;
@@ -598,25 +627,25 @@ static void message(void *user, struct gy_channel *ch, uint8_t type, const void 
   if (!r.failed || decided(f)) return;
   gyre_error e = make_error(f, GYRE_ERR_PROTO, from, 0);
   char who[128];
-  gy_format(e.text, sizeof e.text, "a malformed message (type %u, %zu bytes) came from %s", type, len,
-            place(f, from, who, sizeof who));
+  gy_format(e.text, sizeof e.text, "a malformed message (type %u, %zu bytes) came from %s", type,
+            len, place(f, from, who, sizeof who));
   consider(f, &e, MSG_REPORT);
 }
 
-static const struct gy_channel_events events = { message, channel_ended };
+static const struct gy_channel_events events = {message, channel_ended};
 
 /* ------------------------------------------------------------------------------------ timer --- */
 
 static void log_stall(const struct gy_fault *f, const struct gy_op_report *o, uint64_t still) {
   char call[128], link[256] = "";
   if (o->waiting_for >= 0) gy_engine_describe(f->cfg.engine, o->waiting_for, link, sizeof link);
-  gy_log(GY_LOG_INFO,
-         "rank %d: operation %llu, %s, has not moved for %llu ms: instruction %u slice %u, waiting for rank %d (%s)",
+  gy_log(GY_LOG_INFO, "rank %d: operation %llu, %s, has not moved for %llu ms: instruction %u slice %u, waiting for rank %d (%s)",
          f->rank, (unsigned long long)o->call.seq, gy_descriptor_text(&o->call, call, sizeof call),
          (unsigned long long)still, o->insn, o->slice, o->waiting_for, link);
 }
 
-/* A stall asks once; a deadline is a suspicion, for which the root is given time to ask everybody. */
+/* A stall asks once; a deadline is a suspicion, for which the root is given time to ask
+ * everybody. */
 static void watch_progress(struct gy_fault *f) {
   struct gy_op_report o;
   uint64_t moved = gy_engine_moved(f->cfg.engine), t = now(f);
@@ -630,7 +659,8 @@ static void watch_progress(struct gy_fault *f) {
   }
   uint64_t still = t - f->moved_at;
   f->late = still >= agreed(f)->op_timeout_ms ? f->late + 1 : 0;
-  if (f->late > 1 && f->deadline_seq != o.call.seq && !f->suspicion.status) { /* > 1: the sockets have been read since */
+  if (f->late > 1 && f->deadline_seq != o.call.seq &&
+      !f->suspicion.status) { /* > 1: the sockets have been read since */
     f->deadline_seq = o.call.seq;
     if (is_root(f)) {
       query(f, o.call.seq, FOR_DEADLINE, 0, NULL);
@@ -640,14 +670,16 @@ static void watch_progress(struct gy_fault *f) {
     char who[128], call[128];
     gy_descriptor_text(&o.call, call, sizeof call);
     if (f->root_left) {
-      gy_format(e.text, sizeof e.text, "operation %llu, %s, moved nothing for %u ms; it waits for rank %d",
+      gy_format(e.text, sizeof e.text,
+                "operation %llu, %s, moved nothing for %u ms; it waits for rank %d",
                 (unsigned long long)o.call.seq, call, agreed(f)->op_timeout_ms, o.waiting_for);
       decide(f, &e);
       return;
     }
-    gy_format(e.text, sizeof e.text,
-              "%s does not answer (stopped, or its host hangs or is cut off): operation %llu, %s, moved nothing for %u ms",
-              place(f, 0, who, sizeof who), (unsigned long long)o.call.seq, call, agreed(f)->op_timeout_ms);
+    gy_format(
+        e.text,
+        sizeof e.text, "%s does not answer (stopped, or its host hangs or is cut off): operation %llu, %s, moved nothing for %u ms",
+        place(f, 0, who, sizeof who), (unsigned long long)o.call.seq, call, agreed(f)->op_timeout_ms);
     f->suspicion = e;
     f->judge_at = t + QUERY_MS + agreed(f)->verdict_ms;
     send_seq(f, 0, MSG_DEADLINE, o.call.seq);
@@ -672,8 +704,8 @@ static void start_ticking(struct gy_fault *f) {
   uv_timer_start(&f->watch->timer, on_tick, f->tick_ms, f->tick_ms);
 }
 
-/* A gap between ticks means that this process was stopped, or starved: nothing is held against others for that time, and the
- * sockets are read before anything is judged. */
+/* A gap between ticks means that this process was stopped, or starved: nothing is held against
+ * others for that time, and the sockets are read before anything is judged. */
 static void discount_sleep(struct gy_fault *f) {
   uint64_t t = now(f), gap = t - f->last_tick;
   f->last_tick = t;

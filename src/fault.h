@@ -1,8 +1,9 @@
 /*
  * fault.h - one verdict for each communicator.
  *
- * Role:   what a rank notices (a broken link, another call, a stall) is a suspicion; the root judges once and tells all ranks.
- *         Speaks over the control channels that bootstrap left open: VERDICT, BYE, stall queries.
+ * Role:   what a rank notices (a broken link, another call, a stall) is a suspicion; the root
+ *         judges once and tells all ranks. Speaks over the control channels that bootstrap left
+ *         open: VERDICT, BYE, stall queries.
  * Thread: the driving thread, locked.
  * Owner:  the communicator, which applies the verdict outside of any transport's call.
  */
@@ -24,7 +25,8 @@ gyre_status gy_fault_create(const struct gy_fault_config *config, struct gy_faul
 const gyre_error *gy_fault_verdict(const struct gy_fault *f);
 /* The link to a peer broke (peer -1: something local failed; the text is gyre_last_error()). */
 void gy_fault_suspect(struct gy_fault *f, int peer, gyre_status why, int sys_errno);
-void gy_fault_mismatch(struct gy_fault *f, int peer, const struct gy_descriptor *mine, const struct gy_descriptor *theirs);
+void gy_fault_mismatch(struct gy_fault *f, int peer, const struct gy_descriptor *mine,
+                       const struct gy_descriptor *theirs);
 void gy_fault_abort(struct gy_fault *f, const char *why);
 /* Called in every pass: notices operations that a rank which has left will never take part in. */
 void gy_fault_check(struct gy_fault *f);

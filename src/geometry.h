@@ -1,8 +1,8 @@
 /*
  * geometry.h - from (chunk, slice) to bytes.
  *
- * Role:   the one place that knows how a count of elements is cut into chunks and a chunk into slices. Both ends
- *         of a link compute the same cuts from the same agreed numbers.
+ * Role:   the one place that knows how a count of elements is cut into chunks and a chunk into
+ *         slices. Both ends of a link compute the same cuts from the same agreed numbers.
  * Thread: pure functions.
  */
 #ifndef GY_GEOMETRY_H
@@ -13,10 +13,10 @@
 #include "schedule.h"
 
 struct gy_geometry {
-  size_t count;        /* elements of the call */
-  size_t esize;        /* bytes of an element */
-  size_t chunk_elems;  /* GY_SPLIT: elements of every chunk but the last ones; GY_BLOCK: count */
-  size_t slice_bytes;  /* a multiple of 64, so of every element size */
+  size_t count;       /* elements of the call */
+  size_t esize;       /* bytes of an element */
+  size_t chunk_elems; /* GY_SPLIT: elements of every chunk but the last ones; GY_BLOCK: count */
+  size_t slice_bytes; /* a multiple of 64, so of every element size */
   uint16_t n_chunk;
   uint8_t layout;
 };

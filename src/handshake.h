@@ -1,30 +1,34 @@
 /*
- * handshake.h - how the two ends of a fresh connection agree on a wire version and prove that they share the secret.
+ * handshake.h - how the two ends of a fresh connection agree on a wire version and prove that they
+ * share the secret.
  *
- * Role:   the messages, their encoding, and one end's state machine. Knows sockets but no loop; net.c and dial.c drive it.
- * Thread: the driving thread. Owner: whoever embeds it; it holds no resource, so there is nothing to free.
+ * Role:   the messages, their encoding, and one end's state machine. Knows sockets but no loop;
+ *         net.c and dial.c drive it.
+ * Thread: the driving thread. Owner: whoever embeds it; it holds no resource, so there is nothing
+ *         to free.
  *
  *   dialler                                      acceptor
  *   HELLO: versions, features, identity, nonce ->
- *                                             <- CHALLENGE: version, features, nonce, HMAC("acceptor", transcript)
- *   RESPONSE: HMAC("dialler", transcript)     ->
+ *                                             <- CHALLENGE: version, features, nonce,
+ *   HMAC("acceptor", transcript) RESPONSE: HMAC("dialler", transcript) ->
  *                                             <- WELCOME
  *   and in place of any answer, from either end: REJECT: status, text
  *
- * The transcript is the HELLO and the CHALLENGE up to its HMAC, byte for byte: versions, features, identity and both nonces
- * cannot be changed on the way, and the role in the HMAC keeps one end's proof from being played back as the other's.
- * An end without a secret uses the empty one; whether an end has one is said in its first message, and both must agree.
+ * The transcript is the HELLO and the CHALLENGE up to its HMAC, byte for byte: versions, features,
+ * identity and both nonces cannot be changed on the way, and the role in the HMAC keeps one end's
+ * proof from being played back as the other's. An end without a secret uses the empty one; whether
+ * an end has one is said in its first message, and both must agree.
  *
- * Every message has a fixed size, given by its type, and exactly that many bytes are read: the peer may send data right
- * behind the handshake. Layouts (little-endian, reserved bytes are sent as zero):
+ * Every message has a fixed size, given by its type, and exactly that many bytes are read: the peer
+ * may send data right behind the handshake. Layouts (little-endian, reserved bytes are sent as
+ * zero):
  *
- *   all        0 magic "GYRE", 4 type u8
- *   HELLO      5 kind u8, 6 min version u16, 8 max version u16, 10 lane u16, 12 features u32, 16 from i32, 20 to i32,
- *              24 has secret u8, 25 reserved[7], 32 key[16], 48 nonce[32]
- *   CHALLENGE  5 has secret u8, 6 version u16, 8 features u32, 12 reserved[4], 16 nonce[32], 48 hmac[32]
- *   RESPONSE   5 reserved[3], 8 hmac[32]
- *   WELCOME    5 reserved[3]
- *   REJECT     5 reserved u8, 6 text length u16, 8 status i32, 12 text[256], zero-padded
+ *   all 0 magic "GYRE", 4 type u8 HELLO 5 kind u8, 6 min version u16, 8 max version u16, 10 lane
+ *   u16, 12 features u32, 16 from i32, 20 to i32,
+ *              24 has secret u8, 25 reserved[7], 32 key[16], 48 nonce[32] CHALLENGE 5 has secret
+ *   u8, 6 version u16, 8 features u32, 12 reserved[4], 16 nonce[32], 48 hmac[32] RESPONSE 5
+ *   reserved[3], 8 hmac[32] WELCOME 5 reserved[3] REJECT 5 reserved u8, 6 text length u16, 8 status
+ *   i32, 12 text[256], zero-padded
  */
 #ifndef GY_HANDSHAKE_H
 #define GY_HANDSHAKE_H
@@ -72,7 +76,8 @@ struct gy_challenge {
   uint8_t hmac[GY_HMAC_BYTES];
 };
 
-/* Encoders fill the whole message; decoders get a message whose magic, type and size are right, and check the rest. */
+/* Encoders fill the whole message; decoders get a message whose magic, type and size are right, and
+ * check the rest. */
 void gy_hello_encode(const struct gy_hello *h, uint8_t out[GY_HELLO_BYTES]);
 bool gy_hello_decode(const uint8_t in[GY_HELLO_BYTES], struct gy_hello *h);
 void gy_challenge_encode(const struct gy_challenge *c, uint8_t out[GY_CHALLENGE_BYTES]);
@@ -137,10 +142,11 @@ gyre_status gy_handshake_respond(struct gy_handshake *h);
 
 /* Sends what is to be sent, reads what is to be read, until it would block or something happens. */
 enum gy_handshake_event gy_handshake_pump(struct gy_handshake *h, int fd);
-/* The events (UV_READABLE, UV_WRITABLE) to wait for before the next pump. Always readable: a parked peer may leave. */
+/* The events (UV_READABLE, UV_WRITABLE) to wait for before the next pump. Always readable: a parked
+ * peer may leave. */
 int gy_handshake_poll(const struct gy_handshake *h);
-/* The reading side alone, below the socket: how many bytes may be appended at h->in + h->have (0: none), and what came
- * of n of them. */
+/* The reading side alone, below the socket: how many bytes may be appended at h->in + h->have (0:
+ * none), and what came of n of them. */
 size_t gy_handshake_want(const struct gy_handshake *h);
 enum gy_handshake_event gy_handshake_take(struct gy_handshake *h, size_t n);
 

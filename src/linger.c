@@ -1,8 +1,9 @@
 /*
  * linger.c - sockets whose owner is done, kept until the peer has read everything.
  *
- * Role:   closing a socket with unread bytes in it makes the kernel send a reset, which destroys what the peer has not read
- *         yet. So: send the tail, shut down writing, discard what comes until the peer's EOF, and only then close.
+ * Role:   closing a socket with unread bytes in it makes the kernel send a reset, which destroys
+ *         what the peer has not read yet. So: send the tail, shut down writing, discard what comes
+ *         until the peer's EOF, and only then close.
  * Thread: the driving thread. Owner: the net.
  */
 #include <errno.h>
@@ -40,7 +41,8 @@ static size_t send_some(int fd, const uint8_t *data, size_t len) {
   return sent;
 }
 
-/* True when the peer is done, too: EOF or an error. Bounded, so that a peer that keeps sending cannot hold the loop. */
+/* True when the peer is done, too: EOF or an error. Bounded, so that a peer that keeps sending
+ * cannot hold the loop. */
 static bool discard_some(int fd) {
   char scrap[16384];
   for (int i = 0; i < 64; i++) {
@@ -60,7 +62,8 @@ static void linger_advance(struct lingering *l) {
     if (l->sent == l->len) shutdown(l->w.fd, SHUT_WR);
   }
   bool sending = l->sent < l->len;
-  /* The peer's EOF while we still send only means that it writes no more; it may well be reading. */
+  /* The peer's EOF while we still send only means that it writes no more; it may well be
+   * reading. */
   if (!l->peer_done) l->peer_done = discard_some(l->w.fd);
   int events = (sending ? UV_WRITABLE : 0) | (l->peer_done ? 0 : UV_READABLE);
   if (events == 0 || uv_poll_start(&l->w.poll, events, linger_event) != 0) linger_close(l);

@@ -1,12 +1,14 @@
 /*
  * loop.c - the lock, the driver slot, the background thread. See loop.h.
  *
- * Two locks. `lock` is held during a pass; only a driver blocks on it, others try. `slot_lock` guards who is the driver and
- * who sleeps; it is held for a few instructions and taken inside `lock`, never the other way round.
+ * Two locks. `lock` is held during a pass; only a driver blocks on it, others try. `slot_lock`
+ * guards who is the driver and who sleeps; it is held for a few instructions and taken inside
+ * `lock`, never the other way round.
  *
- * What keeps a wake-up from being lost, everywhere below: the one who leaves something (a command, a finished request) writes
- * it, then reads whether someone sleeps; the one who goes to sleep writes that it sleeps, then reads whether something was
- * left. Both with sequentially consistent order, so at least one of the two sees the other.
+ * What keeps a wake-up from being lost, everywhere below: the one who leaves something (a command,
+ * a finished request) writes it, then reads whether someone sleeps; the one who goes to sleep
+ * writes that it sleeps, then reads whether something was left. Both with sequentially consistent
+ * order, so at least one of the two sees the other.
  */
 #include "loop.h"
 
@@ -25,12 +27,15 @@
 
 #include "status.h"
 
-#define IDLE_TAKEOVER_MS 5    /* without a driver for so long, the background thread takes the slot ... */
-#define BUSY_TAKEOVER_MS 1    /* ... or for so long, with operations in flight: somebody polls by gyre_test, or has stopped to */
-#define SLEEP_MAX_MS 1000     /* no sleep is longer, so no wait is without a deadline */
-#define UV_EVERY 32           /* passes of a spinning driver between turns of the libuv loop */
-#define YIELDS_PER_SPIN 50    /* when ranks exceed cores ... */
-#define YIELD_MAX_NS 2000000  /* ... and no longer, as beside busy strangers every yield costs their turns: sleepers come first */
+#define IDLE_TAKEOVER_MS \
+  5 /* without a driver for so long, the background thread takes the slot ... */
+#define BUSY_TAKEOVER_MS \
+  1 /* ... or for so long, with operations in flight: somebody polls by gyre_test, or has stopped to */
+#define SLEEP_MAX_MS 1000  /* no sleep is longer, so no wait is without a deadline */
+#define UV_EVERY 32        /* passes of a spinning driver between turns of the libuv loop */
+#define YIELDS_PER_SPIN 50 /* when ranks exceed cores ... */
+#define YIELD_MAX_NS \
+  2000000 /* ... and no longer, as beside busy strangers every yield costs their turns: sleepers come first */
 
 struct waiter { /* a thread in gy_loop_wait, or the background thread; on its stack */
   struct waiter *next;
@@ -55,9 +60,9 @@ struct gy_loop {
   struct waiter *driver, *sleeping;
   atomic_int n_sleeping;       /* these, and drivers in poll() */
   atomic_uint_fast64_t drives; /* how often the slot was taken by a caller */
-  int wake_fd;               /* wakes a driver that is a caller */
-  int background_fd;         /* wakes the background thread */
-  uint64_t wake_at;          /* when the sleeping driver means to wake (ms), under lock */
+  int wake_fd;                 /* wakes a driver that is a caller */
+  int background_fd;           /* wakes the background thread */
+  uint64_t wake_at;            /* when the sleeping driver means to wake (ms), under lock */
 
   struct waiter background;
   pthread_t thread;
@@ -206,14 +211,16 @@ static int sleep_ms(struct gy_loop *l, int64_t deadline_ns) {
   return ms;
 }
 
-/* With slot_lock held. It is parked, or still asleep in poll() from when it was the driver before. */
+/* With slot_lock held. It is parked, or still asleep in poll() from when it was the driver
+ * before. */
 static void give_to_background(struct gy_loop *l) {
   l->driver = &l->background;
   pthread_cond_signal(&l->background.cond);
   wake_driver(l);
 }
 
-/* A pass by a thread that is not the driver: it must leave nothing behind that a sleeping driver would miss. */
+/* A pass by a thread that is not the driver: it must leave nothing behind that a sleeping driver
+ * would miss. */
 static void visit(struct gy_loop *l, bool will_wait) {
   run_posted(l);
   if (will_wait) return;
@@ -268,15 +275,17 @@ static bool is_driver(struct gy_loop *l, const struct waiter *me) {
   return mine;
 }
 
-/* Called by the driver `me`, with the lock held, after arm() allowed it. False: a caller has taken the slot from the background
- * thread meanwhile; then the lock is not held, so that the two do not queue for it. */
+/* Called by the driver `me`, with the lock held, after arm() allowed it. False: a caller has taken
+ * the slot from the background thread meanwhile; then the lock is not held, so that the two do not
+ * queue for it. */
 static bool sleep_until(struct gy_loop *l, struct waiter *me, int64_t deadline_ns) {
   int wake_fd = me == &l->background ? l->background_fd : l->wake_fd;
-  struct pollfd fds[2] = { { uv_backend_fd(&l->uv), POLLIN, 0 }, { wake_fd, POLLIN, 0 } };
+  struct pollfd fds[2] = {{uv_backend_fd(&l->uv), POLLIN, 0}, {wake_fd, POLLIN, 0}};
   int ms = sleep_ms(l, deadline_ns);
   atomic_fetch_add(&l->n_sleeping, 1);
   atomic_store(&me->asleep, true);
-  /* Once the lock is given up, a visitor may take what was posted, and its poster has seen that nobody sleeps. */
+  /* Once the lock is given up, a visitor may take what was posted, and its poster has seen that
+   * nobody sleeps. */
   bool done = me->done && atomic_load(me->done); /* by a deferred command, which holds no lock */
   bool nothing_left = !done && !atomic_load(&l->posted) && is_driver(l, me);
   pthread_mutex_unlock(&l->lock);
@@ -327,7 +336,8 @@ static void drive(struct gy_loop *l, struct waiter *me, int64_t deadline_ns) {
     int64_t now = now_ns();
     if (spin_until < 0) spin_until = now + l->spin_ns;
     bool yield = atomic_load_explicit(&l->yield, memory_order_relaxed);
-    if (now < spin_until || (yield && l->spin_ns > 0 && yields < YIELDS_PER_SPIN && now < spin_until + YIELD_MAX_NS)) {
+    if (now < spin_until ||
+        (yield && l->spin_ns > 0 && yields < YIELDS_PER_SPIN && now < spin_until + YIELD_MAX_NS)) {
       if (!yield) {
         relax();
         continue;
@@ -392,7 +402,7 @@ static void sleep_as_waiter(struct gy_loop *l, struct waiter *me, int64_t deadli
 gyre_status gy_loop_wait(struct gy_loop *l, const atomic_int *done, int timeout_ms) {
   if (atomic_load_explicit(done, memory_order_acquire)) return GYRE_OK;
   int64_t deadline = timeout_ms < 0 ? -1 : now_ns() + (int64_t)timeout_ms * 1000000;
-  struct waiter me = { .done = done };
+  struct waiter me = {.done = done};
   pthread_mutex_lock(&l->slot_lock);
   bool driver = take_slot(l, &me), slept = !driver;
   if (slept) {
@@ -409,7 +419,7 @@ gyre_status gy_loop_wait(struct gy_loop *l, const atomic_int *done, int timeout_
 
 void gy_loop_progress(struct gy_loop *l) {
   atomic_int never = 0;
-  struct waiter me = { .done = &never };
+  struct waiter me = {.done = &never};
   pthread_mutex_lock(&l->slot_lock);
   bool driver = take_slot(l, &me);
   int timer_fd = l->timer_fd;
@@ -422,7 +432,7 @@ void gy_loop_progress(struct gy_loop *l) {
   bool quiet = arm(l);
   if (timer_fd >= 0) {
     int ms = sleep_ms(l, -1);
-    struct itimerspec at = { .it_value = { ms / 1000, (long)(ms % 1000) * 1000000 } };
+    struct itimerspec at = {.it_value = {ms / 1000, (long)(ms % 1000) * 1000000}};
     if (ms == 0) at.it_value.tv_nsec = 1;
     timerfd_settime(timer_fd, 0, &at, NULL);
   }
@@ -433,9 +443,7 @@ void gy_loop_progress(struct gy_loop *l) {
 
 void gy_loop_push(struct gy_loop *l, struct gy_command *c) {
   struct gy_command *head = atomic_load_explicit(&l->posted, memory_order_relaxed);
-  do {
-    c->next = head;
-  } while (!atomic_compare_exchange_weak(&l->posted, &head, c));
+  do { c->next = head; } while (!atomic_compare_exchange_weak(&l->posted, &head, c));
 }
 
 void gy_loop_post(struct gy_loop *l, struct gy_command *c, bool will_wait) {
@@ -575,7 +583,7 @@ void gy_loop_destroy(struct gy_loop *l) {
 }
 
 static bool watch(int outer, int fd) {
-  struct epoll_event ev = { .events = EPOLLIN };
+  struct epoll_event ev = {.events = EPOLLIN};
   return epoll_ctl(outer, EPOLL_CTL_ADD, fd, &ev) == 0;
 }
 

@@ -1,8 +1,10 @@
 /*
- * net.c - the net: listeners, inbound handshakes, and handing authenticated connections to those who expect them.
+ * net.c - the net: listeners, inbound handshakes, and handing authenticated connections to those
+ * who expect them.
  *
- * Role:   an inbound connection goes HELLO -> (parked until somebody expects it) -> CHALLENGE -> RESPONSE -> accept callback
- *         -> WELCOME or REJECT. Dialling is in dial.c, lingering in linger.c, the handshake itself in handshake.c.
+ * Role:   an inbound connection goes HELLO -> (parked until somebody expects it) -> CHALLENGE ->
+ *         RESPONSE -> accept callback -> WELCOME or REJECT. Dialling is in dial.c, lingering in
+ *         linger.c, the handshake itself in handshake.c.
  * Thread: the driving thread.
  * Owner:  the net owns its listeners, expectations and inbound connections; see net.h for the rest.
  */
@@ -110,12 +112,14 @@ void gy_net_close(struct gy_net *net, void (*closed)(void *user), void *user) {
 void gy_net_reject(struct gy_net *net, int fd, gyre_status status, const char *text) {
   uint8_t message[GY_REJECT_BYTES];
   gy_reject_encode(status, text, message);
-  /* A flood of refusals must not pile up sockets: beyond the limit a refusal is sent, but not waited for. */
+  /* A flood of refusals must not pile up sockets: beyond the limit a refusal is sent, but not
+   * waited for. */
   gy_net_linger(net, fd, message, sizeof message,
                 net->n_lingering < GY_INBOUND_MAX ? GY_REJECT_LINGER_MS : 0);
 }
 
-/* Takes the connection out of the net; the descriptor is the caller's. `in` must not be used any more. */
+/* Takes the connection out of the net; the descriptor is the caller's. `in` must not be used any
+ * more. */
 static int inbound_detach(struct inbound *in) {
   struct gy_net *net = in->w.net;
   TAILQ_REMOVE(&net->inbound, in, link);
@@ -180,8 +184,8 @@ static void inbound_proven(struct inbound *in) {
   if (st == GYRE_OK) {
     uint8_t welcome[GY_WELCOME_BYTES];
     gy_welcome_encode(welcome);
-    /* 88 bytes in all have been sent on this socket, so it takes these; if it does not, it is broken, and its new owner is
-     * made to see that. */
+    /* 88 bytes in all have been sent on this socket, so it takes these; if it does not, it is
+     * broken, and its new owner is made to see that. */
     if (send(conn.fd, welcome, sizeof welcome, MSG_NOSIGNAL) != (ssize_t)sizeof welcome)
       shutdown(conn.fd, SHUT_RDWR);
   } else {
@@ -344,7 +348,8 @@ static void listener_event(uv_poll_t *poll, int status, int events) {
     /* Everything else is the fate of one connection that died in the queue. */
   }
   if (status == 0) return;
-  /* Out of descriptors or memory the listener stays readable; looking away for a moment keeps the loop from spinning. */
+  /* Out of descriptors or memory the listener stays readable; looking away for a moment keeps the
+   * loop from spinning. */
   uv_poll_stop(poll);
   uv_timer_start(&l->w.timer, listener_resume, GY_ACCEPT_PAUSE_MS, 0);
 }
@@ -378,7 +383,8 @@ static int open_listening(const struct gy_address *at) {
   if (at->sa.any.sa_family == AF_INET6 &&
       setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) != 0)
     goto close_fd;
-  /* With SO_REUSEADDR two sockets may be bound to one port: only listen() tells whether it is really free. */
+  /* With SO_REUSEADDR two sockets may be bound to one port: only listen() tells whether it is
+   * really free. */
   if (bind(fd, &at->sa.any, gy_address_len(at)) != 0 || listen(fd, SOMAXCONN) != 0) goto close_fd;
   return fd;
 close_fd:
@@ -416,7 +422,8 @@ close_fd:
 }
 
 static bool address_missing(int sys_errno) {
-  /* An IPv6 address still being checked for duplicates, one that has just gone, or a family that is switched off. */
+  /* An IPv6 address still being checked for duplicates, one that has just gone, or a family that is
+   * switched off. */
   return sys_errno == EADDRNOTAVAIL || sys_errno == EAFNOSUPPORT || sys_errno == ENODEV;
 }
 
@@ -425,8 +432,8 @@ static void close_all(int *fd, size_t n) {
     if (fd[i] >= 0) close(fd[i]);
 }
 
-/* One port on all of `at` (0: the kernel picks it on the first). Addresses that cannot be had are left out (fd -1). Returns
- * the port, or 0 with errno and nothing open. */
+/* One port on all of `at` (0: the kernel picks it on the first). Addresses that cannot be had are
+ * left out (fd -1). Returns the port, or 0 with errno and nothing open. */
 static uint16_t open_everywhere(struct gy_address *at, size_t n, uint16_t port,
                                 int fd[GY_ADDRESS_MAX]) {
   int failed = EADDRNOTAVAIL;
@@ -561,7 +568,8 @@ size_t gy_net_advertised(const struct gy_net *net, struct gy_address out[GY_ADDR
   size_t n = 0;
   bool given = net->settings->advertise[0] != '\0';
   if (given && parse_advertise(net->settings->advertise, net->port, &out[n++]) != GYRE_OK) return 0;
-  /* The ranks of this host still meet by loopback: a translated address often does not lead back to where it came from. */
+  /* The ranks of this host still meet by loopback: a translated address often does not lead back to
+   * where it came from. */
   TAILQ_FOREACH(l, &net->listeners, link)
   if (l->of_process && n < GY_ADDRESS_MAX && (!given || gy_address_is_loopback(&l->at)))
     out[n++] = l->at;
@@ -608,8 +616,8 @@ void gy_net_unlisten(struct gy_listen *l) {
 
 /* ---------------------------------------------------------------------------- expectations --- */
 
-/* Parked connections look again, each from its own timer and so from the loop; equal timers run in the order in which they
- * were started, which is the order of arrival. */
+/* Parked connections look again, each from its own timer and so from the loop; equal timers run in
+ * the order in which they were started, which is the order of arrival. */
 static void wake_parked(struct gy_net *net, const struct gy_expect *e) {
   struct inbound *in;
   TAILQ_FOREACH(in, &net->inbound, link) {

@@ -1,17 +1,21 @@
 /*
- * net.h - authenticated connections: one listening port per process, dialling, and the handshake between them.
+ * net.h - authenticated connections: one listening port per process, dialling, and the handshake
+ * between them.
  *
- * Role:   everything that turns "rank 3 of job K wants lane 0 of rank 1" into a connected, authenticated, non-blocking
- *         socket, or into an error that names both ends. Files: net.c (the object, listeners, parking, matching),
- *         dial.c (candidates, racing, back-off), handshake.c (hello and challenge on one socket), auth.c (HMAC), linger.c
- *         (sockets whose owner is done), watch.c (a socket with its timer on the loop); net_core.h is what they share.
- * Thread: the driving thread only (whoever may run the loop); every callback runs there, from inside uv_run or from the
- *         call itself only where said.
+ * Role:   everything that turns "rank 3 of job K wants lane 0 of rank 1" into a connected,
+ *         authenticated, non-blocking socket, or into an error that names both ends. Files: net.c
+ *         (the object, listeners, parking, matching), dial.c (candidates, racing, back-off),
+ *         handshake.c (hello and challenge on one socket), auth.c (HMAC), linger.c (sockets whose
+ *         owner is done), watch.c (a socket with its timer on the loop); net_core.h is what they
+ *         share.
+ * Thread: the driving thread only (whoever may run the loop); every callback runs there, from
+ *         inside uv_run or from the call itself only where said.
  * Owner:  the context owns the gy_net. A delivered descriptor belongs to the callback's receiver.
  *
- * An inbound connection is never trusted before the handshake is over: it has a deadline (10 s without a complete hello),
- * a byte limit (the fixed sizes of the handshake) and there is a limit on their number (1,024 unauthenticated ones; the
- * oldest without a complete hello is dropped first). None of them can stall, crash or fail a job.
+ * An inbound connection is never trusted before the handshake is over: it has a deadline (10 s
+ * without a complete hello), a byte limit (the fixed sizes of the handshake) and there is a limit
+ * on their number (1,024 unauthenticated ones; the oldest without a complete hello is dropped
+ * first). None of them can stall, crash or fail a job.
  */
 #ifndef GY_NET_H
 #define GY_NET_H
@@ -50,35 +54,39 @@ struct gy_conn { /* a connection whose handshake is over; every handshake byte h
 
 /* `settings` must outlive the net. Opens nothing. */
 gyre_status gy_net_create(uv_loop_t *loop, const struct gy_settings *settings, struct gy_net **out);
-/* Closes all listeners, parked connections, dials (their callbacks do not run) and expectations. The handles' close
- * callbacks need uv_run; `closed` runs from there when the last is gone, and the net is freed. A name look-up that already
- * runs cannot be stopped: `closed` waits until the resolver gives up. */
+/* Closes all listeners, parked connections, dials (their callbacks do not run) and expectations.
+ * The handles' close callbacks need uv_run; `closed` runs from there when the last is gone, and the
+ * net is freed. A name look-up that already runs cannot be stopped: `closed` waits until the
+ * resolver gives up. */
 void gy_net_close(struct gy_net *net, void (*closed)(void *user), void *user);
 
-/* Opens the process's listening port if it is not open: on the chosen interface addresses only (without a secret on
- * loopback only), all with one port, from settings->port if given. has_secret: whether this communicator has one. A
- * later call with has_secret after one without adds the missing addresses. */
+/* Opens the process's listening port if it is not open: on the chosen interface addresses only
+ * (without a secret on loopback only), all with one port, from settings->port if given. has_secret:
+ * whether this communicator has one. A later call with has_secret after one without adds the
+ * missing addresses. */
 gyre_status gy_net_listen(struct gy_net *net, bool has_secret);
-/* What peers should dial: settings->advertise if given and, for ranks of this host, loopback where that is bound; otherwise
- * what is bound. */
+/* What peers should dial: settings->advertise if given and, for ranks of this host, loopback where
+ * that is bound; otherwise what is bound. */
 size_t gy_net_advertised(const struct gy_net *net, struct gy_address out[GY_ADDRESS_MAX]);
-/* An additional listener, for a rendezvous at a given address; the same (address, port) is shared and counted. SYS with
- * both address and hint when it is taken. SO_REUSEADDR is set, SO_REUSEPORT never. */
+/* An additional listener, for a rendezvous at a given address; the same (address, port) is shared
+ * and counted. SYS with both address and hint when it is taken. SO_REUSEADDR is set, SO_REUSEPORT
+ * never. */
 gyre_status gy_net_listen_at(struct gy_net *net, const struct gy_address *at, struct gy_listen **out);
 void gy_net_unlisten(struct gy_listen *l);
 
-/* Connections of this kind, key and `to` go to `cb`, in order of arrival; those that came early and were parked (up to
- * the connect time-out) are delivered from the loop soon after, never inside this call. The callback takes conn->fd and
- * returns GYRE_OK, or an error whose gyre_last_error() text is sent to the dialler; the fd is then closed for it. It must
- * not send on the fd before it has returned: the handshake's last message follows then. ARG for a kind, key and `to` that
- * are expected already. */
+/* Connections of this kind, key and `to` go to `cb`, in order of arrival; those that came early and
+ * were parked (up to the connect time-out) are delivered from the loop soon after, never inside
+ * this call. The callback takes conn->fd and returns GYRE_OK, or an error whose gyre_last_error()
+ * text is sent to the dialler; the fd is then closed for it. It must not send on the fd before it
+ * has returned: the handshake's last message follows then. ARG for a kind, key and `to` that are
+ * expected already. */
 typedef gyre_status (*gy_accept_cb)(void *user, const struct gy_conn *conn);
 gyre_status gy_net_expect(struct gy_net *net, enum gy_conn_kind kind,
                           const uint8_t key[GY_KEY_BYTES], int to, const struct gy_secret *secret,
                           gy_accept_cb cb, void *user, struct gy_expect **out);
 void gy_net_unexpect(struct gy_expect *e);
-/* How many inbound handshakes for this expectation have failed, and a text about the last ("10.0.0.2:5000 failed the
- * challenge: its secret differs"), for time-out messages. */
+/* How many inbound handshakes for this expectation have failed, and a text about the last
+ * ("10.0.0.2:5000 failed the challenge: its secret differs"), for time-out messages. */
 unsigned gy_net_refused(const struct gy_expect *e, char *text, size_t capacity);
 
 struct gy_dial_target {
@@ -87,14 +95,16 @@ struct gy_dial_target {
   const char *host; /* or, with n_candidate 0: a name or number to resolve (thread pool), copied */
   uint16_t port;
 };
-/* Connects, races the candidates (250 ms apart; a wrong peer behind an address is dropped and the next is tried),
- * authenticates. Refused, unreachable and "not here" answers are retried with back-off (20 ms doubling to 1 s) until
- * timeout_ms. The callback runs once, from the loop: with GYRE_OK and conn (its fd now the receiver's), or with an error
- * (TIMEOUT, AUTH, VERSION, PROTO, SYS, or the status with which the acceptor refused) whose text is gyre_last_error(): what
- * was dialled, every address tried with its last errno, and for how long. AUTH, VERSION and the acceptor's own refusal are
- * final and not retried (from an acceptor that has not proven itself after up to 1 s for the other candidates). Without a
- * secret addresses other than loopback are left out; if none remains, that is AUTH from the call itself, and for a name from
- * the callback. */
+/* Connects, races the candidates (250 ms apart; a wrong peer behind an address is dropped and the
+ * next is tried), authenticates. Refused, unreachable and "not here" answers are retried with
+ * back-off (20 ms doubling to 1 s) until timeout_ms. The callback runs once, from the loop: with
+ * GYRE_OK and conn (its fd now the receiver's), or with an error (TIMEOUT, AUTH, VERSION, PROTO,
+ * SYS, or the status with which the acceptor refused) whose text is gyre_last_error(): what was
+ * dialled, every address tried with its last errno, and for how long. AUTH, VERSION and the
+ * acceptor's own refusal are final and not retried (from an acceptor that has not proven itself
+ * after up to 1 s for the other candidates). Without a secret addresses other than loopback are
+ * left out; if none remains, that is AUTH from the call itself, and for a name from the
+ * callback. */
 typedef void (*gy_dial_cb)(void *user, gyre_status status, const struct gy_conn *conn);
 gyre_status gy_dial_start(struct gy_net *net, const struct gy_dial_target *target,
                           const struct gy_identity *id, const struct gy_secret *secret,
@@ -102,8 +112,9 @@ gyre_status gy_dial_start(struct gy_net *net, const struct gy_dial_target *targe
 /* The callback will not run. */
 void gy_dial_cancel(struct gy_dial *d);
 
-/* Takes over a socket whose owner is done: sends what is left of `tail` (copied), shuts down writing, reads and discards
- * until the peer's EOF, at most linger_ms, then closes (at once when the net is closing, or for 0). So what was sent is never lost to a reset. */
+/* Takes over a socket whose owner is done: sends what is left of `tail` (copied), shuts down
+ * writing, reads and discards until the peer's EOF, at most linger_ms, then closes (at once when
+ * the net is closing, or for 0). So what was sent is never lost to a reset. */
 void gy_net_linger(struct gy_net *net, int fd, const void *tail, size_t tail_len, uint32_t linger_ms);
 /* How many sockets still linger. */
 unsigned gy_net_lingering(const struct gy_net *net);

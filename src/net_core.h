@@ -1,10 +1,11 @@
 /*
  * net_core.h - what the files behind net.h share: the net itself, and watches.
  *
- * Role:   a watch is a socket on the loop: a poll handle and a timer that live and die together. Listeners, handshakes and
- *         lingering sockets are watches with something added.
+ * Role:   a watch is a socket on the loop: a poll handle and a timer that live and die together.
+ *         Listeners, handshakes and lingering sockets are watches with something added.
  * Thread: the driving thread.
- * Owner:  a watch owns its descriptor until gy_watch_close gives it back; its memory goes when libuv has let go of it.
+ * Owner:  a watch owns its descriptor until gy_watch_close gives it back; its memory goes when
+ *         libuv has let go of it.
  */
 #ifndef GY_NET_CORE_H
 #define GY_NET_CORE_H
@@ -57,8 +58,8 @@ struct gy_watch { /* must be the first member of a struct from malloc; that is w
 
 /* On failure (SYS) nothing has been taken: descriptor and memory are still the caller's. */
 gyre_status gy_watch_open(struct gy_watch *w, struct gy_net *net, int fd);
-/* Ends it, returns the descriptor, and frees the memory later: `w` must not be used any more. The descriptor may at once
- * be closed or given to someone who makes a handle of his own for it. */
+/* Ends it, returns the descriptor, and frees the memory later: `w` must not be used any more. The
+ * descriptor may at once be closed or given to someone who makes a handle of his own for it. */
 int gy_watch_close(struct gy_watch *w);
 
 /* A TCP socket for this family: non-blocking, close-on-exec, no delay. -1 with errno. */

@@ -74,7 +74,7 @@ static double max_of_f64(double a, double b) {
 #define GY_FLOAT_SCALARS(type, T, C, c, widen, narrow)                                          \
   GY_SCALAR(sum_whole_##type, T, C, widen, narrow, x + y)                                       \
   GY_SCALAR(sum_divided_##type, T, C, widen, narrow, (x + y) / (C)divisor)                      \
-  GY_SCALAR(prod_##type, T, C, widen, narrow, x * y)                                            \
+  GY_SCALAR(prod_##type, T, C, widen, narrow, x *y)                                             \
   GY_SCALAR(min_##type, T, C, widen, narrow, min_of_##c(x, y))                                  \
   GY_SCALAR(max_##type, T, C, widen, narrow, max_of_##c(x, y))                                  \
   GY_SCALAR(scale_##type, T, C, widen, narrow, ((void)y, x / (C)divisor))                       \
@@ -108,25 +108,24 @@ GY_INTEGER_SCALARS(u32, uint32_t, uint32_t, uint32_t)
 GY_INTEGER_SCALARS(i64, int64_t, uint64_t, int64_t)
 GY_INTEGER_SCALARS(u64, uint64_t, uint64_t, uint64_t)
 
-GY_SCALAR(prod_u8, uint8_t, uint32_t, GY_PLAIN, (uint8_t), x * y)
-GY_SCALAR(prod_u16, uint16_t, uint32_t, GY_PLAIN, (uint16_t), x * y)
-GY_SCALAR(prod_u32, uint32_t, uint32_t, GY_PLAIN, (uint32_t), x * y)
-GY_SCALAR(prod_u64, uint64_t, uint64_t, GY_PLAIN, (uint64_t), x * y)
+GY_SCALAR(prod_u8, uint8_t, uint32_t, GY_PLAIN, (uint8_t), x *y)
+GY_SCALAR(prod_u16, uint16_t, uint32_t, GY_PLAIN, (uint16_t), x *y)
+GY_SCALAR(prod_u32, uint32_t, uint32_t, GY_PLAIN, (uint32_t), x *y)
+GY_SCALAR(prod_u64, uint64_t, uint64_t, GY_PLAIN, (uint64_t), x *y)
 
-static void copy(void *dst, const void *src, size_t bytes) {
-  memcpy(dst, src, bytes);
-}
+static void copy(void *dst, const void *src, size_t bytes) { memcpy(dst, src, bytes); }
 
 const struct gy_kernels gy_kernels_scalar = {
-  .isa = "scalar",
-  .reduce = GY_KERNEL_ROWS,
-  .copy = copy,
+    .isa = "scalar",
+    .reduce = GY_KERNEL_ROWS,
+    .copy = copy,
 };
 
 static const gy_reduce_fn scale[GYRE_DTYPE_COUNT] = {
-  [GYRE_F32] = scale_f32, [GYRE_F64] = scale_f64, [GYRE_F16] = scale_f16, [GYRE_BF16] = scale_bf16,
-  [GYRE_I8] = scale_i8,   [GYRE_U8] = scale_u8,   [GYRE_I16] = scale_i16, [GYRE_U16] = scale_u16,
-  [GYRE_I32] = scale_i32, [GYRE_U32] = scale_u32, [GYRE_I64] = scale_i64, [GYRE_U64] = scale_u64,
+    [GYRE_F32] = scale_f32,   [GYRE_F64] = scale_f64, [GYRE_F16] = scale_f16,
+    [GYRE_BF16] = scale_bf16, [GYRE_I8] = scale_i8,   [GYRE_U8] = scale_u8,
+    [GYRE_I16] = scale_i16,   [GYRE_U16] = scale_u16, [GYRE_I32] = scale_i32,
+    [GYRE_U32] = scale_u32,   [GYRE_I64] = scale_i64, [GYRE_U64] = scale_u64,
 };
 
 void gy_scale(void *dst, const void *src, size_t count, gyre_dtype type, uint32_t divisor) {
@@ -153,22 +152,21 @@ static bool has_avx512(void) {
 
 #endif
 
-static bool always(void) {
-  return true;
-}
+static bool always(void) { return true; }
 
 static const struct level {
   const struct gy_kernels *kernels;
   bool (*offered)(void);
-} levels[] = { /* the best first */
+} levels[] = {
+/* the best first */
 #ifdef __x86_64__
-  { &gy_kernels_avx512, has_avx512 },
-  { &gy_kernels_avx2, has_avx2 },
+    {&gy_kernels_avx512, has_avx512},
+    {&gy_kernels_avx2, has_avx2},
 #endif
 #ifdef __aarch64__
-  { &gy_kernels_neon, always },
+    {&gy_kernels_neon, always},
 #endif
-  { &gy_kernels_scalar, always },
+    {&gy_kernels_scalar, always},
 };
 
 static _Atomic(const struct gy_kernels *) chosen;
@@ -206,13 +204,9 @@ gyre_status gy_reduce_use(const char *isa) {
   return GYRE_OK;
 }
 
-const char *gy_reduce_isa(void) {
-  return current()->isa;
-}
+const char *gy_reduce_isa(void) { return current()->isa; }
 
-gy_reduce_fn gy_reduce_kernel(gyre_dtype type, gyre_op op) {
-  return current()->reduce[type][op];
-}
+gy_reduce_fn gy_reduce_kernel(gyre_dtype type, gyre_op op) { return current()->reduce[type][op]; }
 
 gy_reduce_fn gy_reduce_reference(gyre_dtype type, gyre_op op) {
   return gy_kernels_scalar.reduce[type][op];
@@ -242,21 +236,17 @@ void gy_copy(void *dst, const void *src, size_t bytes) {
 #define GY_MXCSR 0x1f80u
 
 struct gy_fpenv gy_fpenv_enter(void) {
-  struct gy_fpenv saved = { _mm_getcsr() };
+  struct gy_fpenv saved = {_mm_getcsr()};
   _mm_setcsr(GY_MXCSR);
   return saved;
 }
 
-void gy_fpenv_leave(struct gy_fpenv saved) {
-  _mm_setcsr((unsigned)saved.word);
-}
+void gy_fpenv_leave(struct gy_fpenv saved) { _mm_setcsr((unsigned)saved.word); }
 
 #elif defined(__aarch64__)
 
 /* FPCR: all zero means to nearest, no flush to zero, no traps. */
-static void write_fpcr(uint64_t word) {
-  __asm__ volatile("msr fpcr, %0" : : "r"(word) : "memory");
-}
+static void write_fpcr(uint64_t word) { __asm__ volatile("msr fpcr, %0" : : "r"(word) : "memory"); }
 
 struct gy_fpenv gy_fpenv_enter(void) {
   struct gy_fpenv saved;
@@ -265,9 +255,7 @@ struct gy_fpenv gy_fpenv_enter(void) {
   return saved;
 }
 
-void gy_fpenv_leave(struct gy_fpenv saved) {
-  write_fpcr(saved.word);
-}
+void gy_fpenv_leave(struct gy_fpenv saved) { write_fpcr(saved.word); }
 
 #else
 #error "gy_fpenv_enter is written for x86-64 and aarch64"

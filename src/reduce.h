@@ -1,13 +1,15 @@
 /*
  * reduce.h - element-wise reductions, half types and bulk copies.
  *
- * Role:   dst[i] = a[i] (op) b[i] for every type and operator; the fastest kernel of this CPU is chosen once.
+ * Role:   dst[i] = a[i] (op) b[i] for every type and operator; the fastest kernel of this CPU is
+ *         chosen once.
  * Thread: pure functions on caller's memory.
  *
  * Rules (tested against the scalar reference at every length, offset and split):
- *   - a is the left operand. dst may be the same as a or b (whole overlap), never partly overlapping.
- *   - no alignment is required beyond the element's own, and not even that (network buffers).
- *   - integers wrap; min/max: NaN wins (payload unspecified, quiet), -0 < +0; f16/bf16 computed in f32, rounded
+ *   - a is the left operand. dst may be the same as a or b (whole overlap), never partly
+ *   overlapping. - no alignment is required beyond the element's own, and not even that (network
+ *   buffers). - integers wrap; min/max: NaN wins (payload unspecified, quiet), -0 < +0; f16/bf16
+ *   computed in f32, rounded
  *     to nearest even once per call. Results do not depend on the kernel, the split or the offset.
  *   - AVG combines as SUM; gy_scale divides.
  */
@@ -18,31 +20,37 @@
 #include <stdint.h>
 #include "gyre/gyre.h"
 
-/* finish_divisor 0 or 1: nothing. Otherwise the combined value is divided by it before it is rounded to the
- * element type and stored: true division for floats (in f32 for f16/bf16, in f64 for f64), truncating toward zero
- * for integers (signed types as signed). Only SUM and AVG may have one. */
-typedef void (*gy_reduce_fn)(void *dst, const void *a, const void *b, size_t count, uint32_t finish_divisor);
+/* finish_divisor 0 or 1: nothing. Otherwise the combined value is divided by it before it is
+ * rounded to the element type and stored: true division for floats (in f32 for f16/bf16, in f64 for
+ * f64), truncating toward zero for integers (signed types as signed). Only SUM and AVG may have
+ * one. */
+typedef void (*gy_reduce_fn)(void *dst, const void *a, const void *b, size_t count,
+                             uint32_t finish_divisor);
 
 /* The kernel for a type and operator; never NULL for valid arguments. Cheap; may be kept. */
 gy_reduce_fn gy_reduce_kernel(gyre_dtype type, gyre_op op);
 /* The scalar reference, for tests and oracles. */
 gy_reduce_fn gy_reduce_reference(gyre_dtype type, gyre_op op);
-/* dst[i] = src[i] / divisor, for a collective over data that needed no combination (1 rank: divisor 1 copies). */
+/* dst[i] = src[i] / divisor, for a collective over data that needed no combination (1 rank: divisor
+ * 1 copies). */
 void gy_scale(void *dst, const void *src, size_t count, gyre_dtype type, uint32_t divisor);
 
-/* Bulk copy, by vector loads and stores where these beat memcpy's `rep movsb`: that is slow to start, and slow, on some
- * CPUs many times, where (dst - src) mod 4096 is small. The areas must not overlap, unless dst == src. */
+/* Bulk copy, by vector loads and stores where these beat memcpy's `rep movsb`: that is slow to
+ * start, and slow, on some CPUs many times, where (dst - src) mod 4096 is small. The areas must not
+ * overlap, unless dst == src. */
 void gy_copy(void *dst, const void *src, size_t bytes);
 
 /* "avx512", "avx2", "neon", "scalar"; what was chosen. GYRE_CPU (a setting, local) can lower it. */
 const char *gy_reduce_isa(void);
-/* Restricts to a named level ("scalar", "avx2", "avx512", "neon"), or "auto": the best; for tests and the setting. ARG
- * if unknown or not offered by this CPU. */
+/* Restricts to a named level ("scalar", "avx2", "avx512", "neon"), or "auto": the best; for tests
+ * and the setting. ARG if unknown or not offered by this CPU. */
 gyre_status gy_reduce_use(const char *isa);
 
-/* Floating-point environment: a pass that reduces runs between these, so that the caller's FTZ/DAZ/rounding modes
- * and masks change no result. Returns what to restore. */
-struct gy_fpenv { uint64_t word; };
+/* Floating-point environment: a pass that reduces runs between these, so that the caller's
+ * FTZ/DAZ/rounding modes and masks change no result. Returns what to restore. */
+struct gy_fpenv {
+  uint64_t word;
+};
 struct gy_fpenv gy_fpenv_enter(void);
 void gy_fpenv_leave(struct gy_fpenv saved);
 

@@ -35,20 +35,14 @@ extern const struct gy_kernels gy_kernels_avx2, gy_kernels_avx512;
  * combines as SUM. */
 #define GY_KERNEL_ROW(sum, prod, minmax) \
   { sum_##sum, prod_##prod, min_##minmax, max_##minmax, sum_##sum }
-#define GY_KERNEL_ROWS                             \
-  {                                                \
-    [GYRE_F32] = GY_KERNEL_ROW(f32, f32, f32),     \
-    [GYRE_F64] = GY_KERNEL_ROW(f64, f64, f64),     \
-    [GYRE_F16] = GY_KERNEL_ROW(f16, f16, f16),     \
-    [GYRE_BF16] = GY_KERNEL_ROW(bf16, bf16, bf16), \
-    [GYRE_I8] = GY_KERNEL_ROW(i8, u8, i8),         \
-    [GYRE_U8] = GY_KERNEL_ROW(u8, u8, u8),         \
-    [GYRE_I16] = GY_KERNEL_ROW(i16, u16, i16),     \
-    [GYRE_U16] = GY_KERNEL_ROW(u16, u16, u16),     \
-    [GYRE_I32] = GY_KERNEL_ROW(i32, u32, i32),     \
-    [GYRE_U32] = GY_KERNEL_ROW(u32, u32, u32),     \
-    [GYRE_I64] = GY_KERNEL_ROW(i64, u64, i64),     \
-    [GYRE_U64] = GY_KERNEL_ROW(u64, u64, u64),     \
+#define GY_KERNEL_ROWS                                                                        \
+  {                                                                                           \
+    [GYRE_F32] = GY_KERNEL_ROW(f32, f32, f32), [GYRE_F64] = GY_KERNEL_ROW(f64, f64, f64),     \
+    [GYRE_F16] = GY_KERNEL_ROW(f16, f16, f16), [GYRE_BF16] = GY_KERNEL_ROW(bf16, bf16, bf16), \
+    [GYRE_I8] = GY_KERNEL_ROW(i8, u8, i8), [GYRE_U8] = GY_KERNEL_ROW(u8, u8, u8),             \
+    [GYRE_I16] = GY_KERNEL_ROW(i16, u16, i16), [GYRE_U16] = GY_KERNEL_ROW(u16, u16, u16),     \
+    [GYRE_I32] = GY_KERNEL_ROW(i32, u32, i32), [GYRE_U32] = GY_KERNEL_ROW(u32, u32, u32),     \
+    [GYRE_I64] = GY_KERNEL_ROW(i64, u64, i64), [GYRE_U64] = GY_KERNEL_ROW(u64, u64, u64),     \
   }
 
 #endif
@@ -79,7 +73,7 @@ typedef uint16_t vhalf __attribute__((vector_size(GY_VECTOR_BYTES / 2)));
 #define GY_KERNEL(name, T, V, BLOCK)                                                          \
   GY_INLINE V name##_block(const char *a, const char *b, size_t bytes, uint32_t divisor) {    \
     (void)divisor;                                                                            \
-    V x = { 0 }, y = { 0 };                                                                   \
+    V x = {0}, y = {0};                                                                       \
     memcpy(&x, a, bytes);                                                                     \
     memcpy(&y, b, bytes);                                                                     \
     return BLOCK;                                                                             \
@@ -110,47 +104,37 @@ typedef uint16_t vhalf __attribute__((vector_size(GY_VECTOR_BYTES / 2)));
 /* Vectors of one float type f: F, its bits as U. A comparison is false for NaN, so where neither
  * holds the result is all ones: a quiet NaN. Where both hold the operands are equal and differ at
  * most in the sign of zero. */
-#define GY_FLOAT_OPS(F, f, U)                                       \
-  GY_INLINE F F##_sum(F a, F b, uint32_t divisor) {                 \
-    (void)divisor;                                                  \
-    return a + b;                                                   \
-  }                                                                 \
-  GY_INLINE F F##_mean(F a, F b, uint32_t divisor) {                \
-    return (a + b) / (f)divisor;                                    \
-  }                                                                 \
-  GY_INLINE F F##_prod(F a, F b, uint32_t divisor) {                \
-    (void)divisor;                                                  \
-    return a * b;                                                   \
-  }                                                                 \
-  GY_INLINE F F##_min(F a, F b) {                                   \
-    const U x = (U)a, y = (U)b, le = (U)(a <= b), ge = (U)(a >= b); \
-    return (F)((x & le) | (y & ge) | ~(le | ge));                   \
-  }                                                                 \
-  GY_INLINE F F##_max(F a, F b) {                                   \
-    const U x = (U)a, y = (U)b, le = (U)(a <= b), ge = (U)(a >= b); \
-    return (F)((x | ~ge) & (y | ~le));                              \
+#define GY_FLOAT_OPS(F, f, U)                                                       \
+  GY_INLINE F F##_sum(F a, F b, uint32_t divisor) {                                 \
+    (void)divisor;                                                                  \
+    return a + b;                                                                   \
+  }                                                                                 \
+  GY_INLINE F F##_mean(F a, F b, uint32_t divisor) { return (a + b) / (f)divisor; } \
+  GY_INLINE F F##_prod(F a, F b, uint32_t divisor) {                                \
+    (void)divisor;                                                                  \
+    return a * b;                                                                   \
+  }                                                                                 \
+  GY_INLINE F F##_min(F a, F b) {                                                   \
+    const U x = (U)a, y = (U)b, le = (U)(a <= b), ge = (U)(a >= b);                 \
+    return (F)((x & le) | (y & ge) | ~(le | ge));                                   \
+  }                                                                                 \
+  GY_INLINE F F##_max(F a, F b) {                                                   \
+    const U x = (U)a, y = (U)b, le = (U)(a <= b), ge = (U)(a >= b);                 \
+    return (F)((x | ~ge) & (y | ~le));                                              \
   }
 
 GY_FLOAT_OPS(vf32, float, vu32)
 GY_FLOAT_OPS(vf64, double, vu64)
 
 /* f16 goes through a register of f32 twice as wide. */
-GY_INLINE vf32 f16_widen(vhalf h) {
-  return GY_F16_WIDEN(h);
-}
+GY_INLINE vf32 f16_widen(vhalf h) { return GY_F16_WIDEN(h); }
 
-GY_INLINE vhalf f16_narrow(vf32 f) {
-  return GY_F16_NARROW(f);
-}
+GY_INLINE vhalf f16_narrow(vf32 f) { return GY_F16_NARROW(f); }
 
 /* bf16 is the upper half of an f32: a register of pairs gives two of f32, without a shuffle. */
-GY_INLINE vf32 bf16_even(vu16 pairs) {
-  return (vf32)((vu32)pairs << 16);
-}
+GY_INLINE vf32 bf16_even(vu16 pairs) { return (vf32)((vu32)pairs << 16); }
 
-GY_INLINE vf32 bf16_odd(vu16 pairs) {
-  return (vf32)((vu32)pairs & 0xffff0000u);
-}
+GY_INLINE vf32 bf16_odd(vu16 pairs) { return (vf32)((vu32)pairs & 0xffff0000u); }
 
 /* The upper halves are the result, rounded to nearest even. No NaN is lost by a carry: its payload
  * comes from a bf16, so its lower half is zero. */
@@ -190,9 +174,7 @@ GY_KERNEL(max_f64, double, vf64, vf64_max(x, y))
 
 /* Halves are compared as they are: with the other bits of negative ones flipped, their order is
  * that of integers. What is beyond infinity is NaN, which makes the result all ones. */
-GY_INLINE vi16 half_key(vi16 h) {
-  return h ^ ((h >> 15) & 0x7fff);
-}
+GY_INLINE vi16 half_key(vi16 h) { return h ^ ((h >> 15) & 0x7fff); }
 
 GY_INLINE vi16 half_nan(vi16 a, vi16 b, int16_t infinity) {
   return ((a & 0x7fff) > infinity) | ((b & 0x7fff) > infinity);
@@ -227,7 +209,7 @@ GY_KERNEL(max_bf16, uint16_t, vi16, half_max(x, y, 0x7f80))
 /* Sums and products are of unsigned elements, which wrap. */
 #define GY_INTEGER_KERNELS(s, S, VS, TYPE_S, u, U, VU, TYPE_U) \
   GY_KERNEL(sum_whole_##u, U, VU, x + y)                       \
-  GY_KERNEL(prod_##u, U, VU, x * y)                            \
+  GY_KERNEL(prod_##u, U, VU, x *y)                             \
   GY_INTEGER_SUM(s, u, TYPE_S)                                 \
   GY_INTEGER_SUM(u, u, TYPE_U)                                 \
   GY_MINMAX_KERNELS(s, S, VS)                                  \
@@ -244,9 +226,7 @@ GY_INLINE vu8 load(const char *from) {
   return v;
 }
 
-GY_INLINE void store(char *to, vu8 v) {
-  memcpy(to, &v, sizeof v);
-}
+GY_INLINE void store(char *to, vu8 v) { memcpy(to, &v, sizeof v); }
 
 GY_INLINE void copy_four(char *d, const char *s) {
   const size_t n = sizeof(vu8);
@@ -272,6 +252,6 @@ static void copy(void *dst, const void *src, size_t bytes) {
   copy_four(d + bytes - step, s + bytes - step);
 }
 
-const struct gy_kernels GY_TABLE = { .isa = GY_ISA, .reduce = GY_KERNEL_ROWS, .copy = copy };
+const struct gy_kernels GY_TABLE = {.isa = GY_ISA, .reduce = GY_KERNEL_ROWS, .copy = copy};
 
 #endif

@@ -98,7 +98,8 @@ static void defer_callback(gyre_request *req) {
 
 void gy_request_complete(gyre_request *req, gyre_status status, const char *text) {
   req->status = status;
-  if (status < 0) gy_format(req->text, sizeof req->text, "%s", text ? text : gyre_status_name(status));
+  if (status < 0)
+    gy_format(req->text, sizeof req->text, "%s", text ? text : gyre_status_name(status));
   if (req->completed) req->completed(req, req->owner);
   if (req->armed) defer_callback(req);
   gy_loop_complete(req->pool->loop, &req->done);
@@ -116,9 +117,11 @@ static void arm_callback(struct gy_command *c) {
 }
 
 gyre_status gyre_request_on_complete(gyre_request *req, gyre_callback fn, void *user) {
-  if (!req || !fn) return gy_fail(GYRE_ERR_ARG, "gyre_request_on_complete: the request or the callback is NULL");
+  if (!req || !fn)
+    return gy_fail(GYRE_ERR_ARG, "gyre_request_on_complete: the request or the callback is NULL");
   struct gy_loop *loop = req->pool->loop;
-  if (!loop) return gy_fail(GYRE_ERR_STATE, "gyre_request_on_complete: the request's context is destroyed");
+  if (!loop)
+    return gy_fail(GYRE_ERR_STATE, "gyre_request_on_complete: the request's context is destroyed");
   if (atomic_exchange(&req->has_callback, true)) {
     return gy_fail(GYRE_ERR_STATE, "gyre_request_on_complete: this request has a callback already");
   }

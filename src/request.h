@@ -1,8 +1,9 @@
 /*
  * request.h - one operation in flight, as its caller sees it.
  *
- * Role:   the handle behind gyre_request: done or not, with which status, and whose callback. Two references: the
- *         caller's and the library's; requests outlive their communicator and even their context.
+ * Role:   the handle behind gyre_request: done or not, with which status, and whose callback. Two
+ *         references: the caller's and the library's; requests outlive their communicator and even
+ *         their context.
  * Thread: create, wait, test, free: any. complete: the driving thread, locked.
  * Owner:  a pool per context, so that posting allocates nothing once warm.
  */

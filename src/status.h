@@ -21,10 +21,11 @@
 /* Replaces this thread's last error by a text that another thread or a peer composed. */
 #define gy_fail_text(status, text) gy_same((status), gy_fail_copy((status), (text)))
 
-/* What stands behind them. They are macros around an inline function so that compilers and analysers see, in every file, that
- * a failure returns the status it was given. */
+/* What stands behind them. They are macros around an inline function so that compilers and
+ * analysers see, in every file, that a failure returns the status it was given. */
 gyre_status gy_fail_format(gyre_status status, const char *fmt, ...) GY_PRINTF(2, 3);
-gyre_status gy_fail_errno_format(gyre_status status, int sys_errno, const char *fmt, ...) GY_PRINTF(3, 4);
+gyre_status gy_fail_errno_format(gyre_status status, int sys_errno, const char *fmt, ...)
+    GY_PRINTF(3, 4);
 gyre_status gy_fail_copy(gyre_status status, const char *text);
 static inline gyre_status gy_same(gyre_status status, gyre_status stored) {
   (void)stored;
@@ -32,7 +33,8 @@ static inline gyre_status gy_same(gyre_status status, gyre_status stored) {
 }
 /* snprintf that always terminates, never fails and returns the number of bytes stored. */
 size_t gy_format(char *out, size_t capacity, const char *fmt, ...) GY_PRINTF(3, 4);
-/* Makes a text one printable line: tabs and line feeds become spaces, other control characters '?'. */
+/* Makes a text one printable line: tabs and line feeds become spaces, other control characters
+ * '?'. */
 void gy_one_line(char *text);
 
 #endif

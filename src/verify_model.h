@@ -1,10 +1,13 @@
 /*
- * verify_model.h - the symbolic model that verify.c judges: all ranks' programs, their memory and their links.
+ * verify_model.h - the symbolic model that verify.c judges: all ranks' programs, their memory and
+ * their links.
  *
- * Role:   a unit is one slice of one instruction; a cell is one slice of memory and says which contributions stand in it. A run
- *         takes steps (post, move, complete, local) in the order of its policy until none is possible.
+ * Role:   a unit is one slice of one instruction; a cell is one slice of memory and says which
+ *         contributions stand in it. A run takes steps (post, move, complete, local) in the order
+ *         of its policy until none is possible.
  * Thread: pure.
- * Owner:  everything hangs on one struct model, given back with gy_model_clear. Private to verify.c.
+ * Owner:  everything hangs on one struct model, given back with gy_model_clear. Private to
+ *         verify.c.
  */
 #ifndef GY_VERIFY_MODEL_H
 #define GY_VERIFY_MODEL_H
@@ -97,7 +100,8 @@ void gy_model_set_up(struct model *m, const struct gy_program *const *programs,
 void gy_model_run(struct model *m, enum policy policy);
 void gy_model_clear(struct model *m);
 
-/* Zeroed memory that lives as long as the model. Sets m->status and returns NULL where there is none. */
+/* Zeroed memory that lives as long as the model. Sets m->status and returns NULL where there is
+ * none. */
 void *gy_model_take(struct model *m, size_t n, size_t bytes);
 /* Keeps the first failure: "rank 2 insn 7 slice 1: ...". */
 void gy_model_wrong(struct model *m, int rank, uint32_t unit, const char *fmt, ...) GY_PRINTF(4, 5);

@@ -32,8 +32,9 @@ static void handle_closed(uv_handle_t *handle) {
 
 int gy_watch_close(struct gy_watch *w) {
   int fd = w->fd;
-  /* uv_close on a poll handle takes the descriptor out of the loop's table and out of epoll at once, and forgets events
-   * already fetched for it (so in libuv 1.44, seen by strace; test_net.c relies on it). Only the memory must wait. */
+  /* uv_close on a poll handle takes the descriptor out of the loop's table and out of epoll at
+   * once, and forgets events already fetched for it (so in libuv 1.44, seen by strace; test_net.c
+   * relies on it). Only the memory must wait. */
   uv_close((uv_handle_t *)&w->poll, handle_closed);
   uv_close((uv_handle_t *)&w->timer, handle_closed);
   return fd;

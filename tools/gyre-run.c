@@ -532,8 +532,8 @@ static void write_output(struct run *r) {
   enter(r, TERMINATING); /* nobody wants what they print */
 }
 
-/* One turn: sleeps until something can be done, and does it. `polls` and `streams` have room for two
- * descriptors of each rank and two more. */
+/* One turn: sleeps until something can be done, and does it. `polls` and `streams` have room for
+ * two descriptors of each rank and two more. */
 static void turn(struct run *r, struct pollfd *polls, struct stream **streams) {
   nfds_t n = 0;
   int writable = output_next(&r->output);

@@ -8,13 +8,15 @@
  *   count         a number of elements (never bytes) of the given type
  *
  * Threads: every function may be called from any thread unless its comment says otherwise.
- * Collectives on ONE communicator must be called in the same order on every rank; threads that share
- * a communicator must agree on that order themselves. Different communicators need no common order.
+ *          Collectives on ONE communicator must be called in the same order on every rank; threads
+ *          that share a communicator must agree on that order themselves. Different communicators
+ *          need no common order.
  *
  * Errors: a function returns a gyre_status; the full text of this thread's last failure is in
- * gyre_last_error(). What ended a communicator is in gyre_comm_status(), the same on every rank.
- * The library prints nothing but its log: warnings and errors on standard error, unless GYRE_LOG=off or
- * GYRE_LOG_FILE says otherwise. It never exits and never raises a signal.
+ *         gyre_last_error(). What ended a communicator is in gyre_comm_status(), the same on every
+ *         rank. The library prints nothing but its log: warnings and errors on standard error,
+ *         unless GYRE_LOG=off or GYRE_LOG_FILE says otherwise. It never exits and never raises a
+ *         signal.
  */
 #ifndef GYRE_GYRE_H
 #define GYRE_GYRE_H
@@ -46,22 +48,22 @@ typedef struct gyre_request gyre_request; /* one operation in flight; freed by w
 
 typedef enum gyre_status {
   GYRE_OK = 0,
-  GYRE_IN_PROGRESS = 1,   /* not an error: the operation has not finished */
-  GYRE_ERR_ARG = -1,      /* an argument or a setting is out of its range */
-  GYRE_ERR_NOMEM = -2,    /* out of memory */
-  GYRE_ERR_SYS = -3,      /* a system call failed; errno text is in gyre_last_error() */
-  GYRE_ERR_CUDA = -4,     /* a CUDA call failed */
-  GYRE_ERR_VERBS = -5,    /* a verbs call failed */
-  GYRE_ERR_PROTO = -6,    /* malformed or unexpected bytes from a peer */
-  GYRE_ERR_VERSION = -7,  /* no wire version in common with a peer */
-  GYRE_ERR_AUTH = -8,     /* a peer failed the challenge, or a secret is missing */
-  GYRE_ERR_MISMATCH = -9, /* ranks called different collectives, or differ in an agreed setting */
-  GYRE_ERR_TIMEOUT = -10, /* a deadline expired; the text names who was missing */
+  GYRE_IN_PROGRESS = 1,     /* not an error: the operation has not finished */
+  GYRE_ERR_ARG = -1,        /* an argument or a setting is out of its range */
+  GYRE_ERR_NOMEM = -2,      /* out of memory */
+  GYRE_ERR_SYS = -3,        /* a system call failed; errno text is in gyre_last_error() */
+  GYRE_ERR_CUDA = -4,       /* a CUDA call failed */
+  GYRE_ERR_VERBS = -5,      /* a verbs call failed */
+  GYRE_ERR_PROTO = -6,      /* malformed or unexpected bytes from a peer */
+  GYRE_ERR_VERSION = -7,    /* no wire version in common with a peer */
+  GYRE_ERR_AUTH = -8,       /* a peer failed the challenge, or a secret is missing */
+  GYRE_ERR_MISMATCH = -9,   /* ranks called different collectives, or differ in an agreed setting */
+  GYRE_ERR_TIMEOUT = -10,   /* a deadline expired; the text names who was missing */
   GYRE_ERR_PEER_LOST = -11, /* a rank died, left or was cut off */
-  GYRE_ERR_ABORTED = -12, /* gyre_comm_abort, or the communicator was destroyed */
-  GYRE_ERR_STATE = -13,   /* the call is not legal now (inside a callback, already set, ...) */
+  GYRE_ERR_ABORTED = -12,   /* gyre_comm_abort, or the communicator was destroyed */
+  GYRE_ERR_STATE = -13,     /* the call is not legal now (inside a callback, already set, ...) */
   GYRE_ERR_UNSUPPORTED = -14, /* the combination is not implemented */
-  GYRE_ERR_INTERNAL = -15 /* a bug in Gyre */
+  GYRE_ERR_INTERNAL = -15     /* a bug in Gyre */
 } gyre_status;
 
 /* The verdict on a communicator: equal on every rank that could still be told. */
@@ -74,11 +76,24 @@ typedef struct gyre_error {
   int sys_errno;      /* errno at the reporter; 0 if none */
   char text[512];     /* one line: what, who, where, and what to try */
 } gyre_error;
-#define GYRE_ERROR_INIT { sizeof(gyre_error), GYRE_OK, -1, -1, 0, 0, { 0 } }
+#define GYRE_ERROR_INIT                              \
+  {                                                  \
+    sizeof(gyre_error), GYRE_OK, -1, -1, 0, 0, { 0 } \
+  }
 
 typedef enum gyre_dtype {
-  GYRE_F32, GYRE_F64, GYRE_F16, GYRE_BF16, GYRE_I8, GYRE_U8, GYRE_I16, GYRE_U16, GYRE_I32, GYRE_U32,
-  GYRE_I64, GYRE_U64
+  GYRE_F32,
+  GYRE_F64,
+  GYRE_F16,
+  GYRE_BF16,
+  GYRE_I8,
+  GYRE_U8,
+  GYRE_I16,
+  GYRE_U16,
+  GYRE_I32,
+  GYRE_U32,
+  GYRE_I64,
+  GYRE_U64
 } gyre_dtype;
 #define GYRE_DTYPE_COUNT 12
 
@@ -95,8 +110,9 @@ typedef struct gyre_unique_id {
 } gyre_unique_id;
 
 /* A key-value store of the caller's, for `oob` in gyre_comm_config. Both are called on the driving
- * thread and must not block long nor call Gyre. They return 0 on success, 1 for "not there yet" (get
- * only; it is asked again every few milliseconds until the connect deadline), negative on failure. */
+ * thread and must not block long nor call Gyre. They return 0 on success, 1 for "not there yet"
+ * (get only; it is asked again every few milliseconds until the connect deadline), negative on
+ * failure. */
 typedef struct gyre_oob {
   void *user;
   int (*put)(void *user, const char *key, const void *value, size_t len);
@@ -109,16 +125,17 @@ typedef struct gyre_oob {
 #define GYRE_F_EAGER_LINKS (1u << 1)        /* communicator: open every link at creation */
 
 typedef struct gyre_context_config {
-  size_t size;           /* sizeof the struct the caller was compiled with */
-  const char *iface;     /* interface name or CIDR to listen and dial on; NULL: GYRE_IFACE, else all */
+  size_t size;       /* sizeof the struct the caller was compiled with */
+  const char *iface; /* interface name or CIDR to listen and dial on; NULL: GYRE_IFACE, else all */
   const char *advertise; /* "host[:port]" told to peers; NULL: GYRE_ADVERTISE, else what is bound */
   const char *port;      /* "first[-last]"; NULL: GYRE_PORT, else any free port */
   const char *secret;    /* shared secret; NULL: GYRE_SECRET, GYRE_SECRET_FILE, else none */
-  int spin_us;           /* busy-poll before sleeping, in microseconds; -1: GYRE_SPIN_US or automatic,
+  int spin_us;    /* busy-poll before sleeping, in microseconds; -1: GYRE_SPIN_US or automatic,
                             0: never busy-poll */
-  uint32_t flags;        /* GYRE_F_NO_PROGRESS_THREAD */
+  uint32_t flags; /* GYRE_F_NO_PROGRESS_THREAD */
 } gyre_context_config;
-#define GYRE_CONTEXT_CONFIG_INIT { sizeof(gyre_context_config), NULL, NULL, NULL, NULL, -1, 0u }
+#define GYRE_CONTEXT_CONFIG_INIT \
+  { sizeof(gyre_context_config), NULL, NULL, NULL, NULL, -1, 0u }
 
 /* The version of the library that is loaded, encoded as GYRE_VERSION. */
 GYRE_API int gyre_version(void);
@@ -135,18 +152,18 @@ GYRE_API const char *gyre_dtype_name(gyre_dtype type);
 GYRE_API const char *gyre_op_name(gyre_op op);
 
 /* Creates a context with the environment's settings. On success *out is owned by the caller, who
- * destroys it after its communicators. Errors: ARG (a GYRE_* variable is out of range; the text gives
- * the rule), NOMEM, SYS. No port is opened before a communicator or a unique id needs it. */
+ * destroys it after its communicators. Errors: ARG (a GYRE_* variable is out of range; the text
+ * gives the rule), NOMEM, SYS. No port is opened before a communicator or a unique id needs it. */
 GYRE_API gyre_status gyre_context_create(gyre_context **out);
 /* The same with explicit settings, which go before the environment. `config` may be NULL. */
 GYRE_API gyre_status gyre_context_create_with(const gyre_context_config *config, gyre_context **out);
-/* Ends the context: joins the progress thread and closes every socket. Communicators that still exist
- * are destroyed first. Returns after at most GYRE_LINGER_MS, which lets peers read what was sent. NULL
- * is allowed. Requests that still exist stay valid for test, wait and free, and report ABORTED.
- * From a callback it does nothing and sets gyre_last_error(). */
+/* Ends the context: joins the progress thread and closes every socket. Communicators that still
+ * exist are destroyed first. Returns after at most GYRE_LINGER_MS, which lets peers read what was
+ * sent. NULL is allowed. Requests that still exist stay valid for test, wait and free, and report
+ * ABORTED. From a callback it does nothing and sets gyre_last_error(). */
 GYRE_API void gyre_context_destroy(gyre_context *ctx);
-/* A descriptor that becomes readable when gyre_progress has something to do, deadlines included: for
- * someone else's event loop. Owned by the context; do not read, write or close it. -1 with
+/* A descriptor that becomes readable when gyre_progress has something to do, deadlines included:
+ * for someone else's event loop. Owned by the context; do not read, write or close it. -1 with
  * gyre_last_error() set on failure. */
 GYRE_API int gyre_context_fd(gyre_context *ctx);
 /* One pass of progress, never blocking. With GYRE_F_NO_PROGRESS_THREAD, call it when the descriptor
@@ -156,52 +173,55 @@ GYRE_API gyre_status gyre_progress(gyre_context *ctx);
 /* ---------------------------------------------------------------------------- communicator --- */
 
 typedef struct gyre_comm_config {
-  size_t size;               /* sizeof the struct the caller was compiled with */
-  const char *rendezvous;    /* "tcp://host:port" (rank 0 listens there), "file:///dir/name" (a path
+  size_t size;              /* sizeof the struct the caller was compiled with */
+  const char *rendezvous;   /* "tcp://host:port" (rank 0 listens there), "file:///dir/name" (a path
                                 all ranks can reach); NULL: GYRE_RENDEZVOUS, unless id or oob is set */
-  const gyre_unique_id *id;  /* made by rank 0's context; goes before rendezvous */
-  const gyre_oob *oob;       /* the caller's own store; goes before rendezvous */
-  const char *transports;    /* "tcp"; NULL: GYRE_TRANSPORTS, else all that are usable */
-  const char *algo;          /* "all_reduce=ring,broadcast=tree" or one name for all; NULL: GYRE_ALGO,
+  const gyre_unique_id *id; /* made by rank 0's context; goes before rendezvous */
+  const gyre_oob *oob;      /* the caller's own store; goes before rendezvous */
+  const char *transports;   /* "tcp"; NULL: GYRE_TRANSPORTS, else all that are usable */
+  const char *algo;     /* "all_reduce=ring,broadcast=tree" or one name for all; NULL: GYRE_ALGO,
                                 else the cost model */
-  uint32_t slice_bytes;      /* 0: GYRE_SLICE_BYTES, else automatic; a multiple of 64 */
-  uint32_t window;           /* slices in flight per link; 0: GYRE_WINDOW, else automatic */
+  uint32_t slice_bytes; /* 0: GYRE_SLICE_BYTES, else automatic; a multiple of 64 */
+  uint32_t window;      /* slices in flight per link; 0: GYRE_WINDOW, else automatic */
   uint32_t connect_timeout_ms; /* 0: GYRE_CONNECT_TIMEOUT_MS */
-  uint32_t op_timeout_ms;    /* longest time an operation may go without moving a byte;
+  uint32_t op_timeout_ms;      /* longest time an operation may go without moving a byte;
                                 0: GYRE_OP_TIMEOUT_MS */
-  uint32_t flags;            /* GYRE_F_EAGER_LINKS */
+  uint32_t flags;              /* GYRE_F_EAGER_LINKS */
 } gyre_comm_config;
-#define GYRE_COMM_CONFIG_INIT { sizeof(gyre_comm_config), NULL, NULL, NULL, NULL, NULL, 0u, 0u, 0u, 0u, 0u }
+#define GYRE_COMM_CONFIG_INIT \
+  { sizeof(gyre_comm_config), NULL, NULL, NULL, NULL, NULL, 0u, 0u, 0u, 0u, 0u }
 
 /* Makes an id for a communicator whose rank 0 will be created in THIS context. Opens the context's
- * listening port. Send the id to the other ranks by any means. Errors: ARG, AUTH (no secret is needed:
- * the id carries its own), SYS. */
+ * listening port. Send the id to the other ranks by any means. Errors: ARG, AUTH (no secret is
+ * needed: the id carries its own), SYS. */
 GYRE_API gyre_status gyre_unique_id_create(gyre_context *ctx, gyre_unique_id *out);
 
-/* Creates this process's membership as `rank` of `nranks`, 0 <= rank < nranks <= 16384. Blocks until
- * all ranks have met or the connect deadline expires. On success *out is the caller's, to be passed to
- * gyre_comm_destroy; on failure *out is untouched. Errors: ARG (bad rank, size or setting, two processes
- * with one rank), TIMEOUT (names the ranks that never came, on every rank that did), MISMATCH (an agreed
- * setting or the size differs; both values are given, on every rank), AUTH, VERSION, PROTO, SYS, NOMEM. */
+/* Creates this process's membership as `rank` of `nranks`, 0 <= rank < nranks <= 16384. Blocks
+ * until all ranks have met or the connect deadline expires. On success *out is the caller's, to be
+ * passed to gyre_comm_destroy; on failure *out is untouched. Errors: ARG (bad rank, size or
+ * setting, two processes with one rank), TIMEOUT (names the ranks that never came, on every rank
+ * that did), MISMATCH (an agreed setting or the size differs; both values are given, on every
+ * rank), AUTH, VERSION, PROTO, SYS, NOMEM. */
 GYRE_API gyre_status gyre_comm_create(gyre_context *ctx, int rank, int nranks,
                                       const gyre_comm_config *config, gyre_comm **out);
-/* The same without blocking: *out is written when the request completes with GYRE_OK, so one thread may
- * create several ranks. `config` is copied; `out` must stay valid until then. */
+/* The same without blocking: *out is written when the request completes with GYRE_OK, so one thread
+ * may create several ranks. `config` is copied; `out` must stay valid until then. */
 GYRE_API gyre_status gyre_comm_create_async(gyre_context *ctx, int rank, int nranks,
                                             const gyre_comm_config *config, gyre_comm **out,
                                             gyre_request **req);
-/* Takes rank, size and rendezvous from the environment: GYRE_RANK, GYRE_WORLD_SIZE, GYRE_RENDEZVOUS; or
- * torchrun's RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (plus 1, as its agent owns MASTER_PORT). With none
- * of them set it makes a communicator of one rank. Errors: as gyre_comm_create; ARG names the variable. */
+/* Takes rank, size and rendezvous from the environment: GYRE_RANK, GYRE_WORLD_SIZE,
+ * GYRE_RENDEZVOUS; or torchrun's RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (plus 1, as its agent
+ * owns MASTER_PORT). With none of them set it makes a communicator of one rank. Errors: as
+ * gyre_comm_create; ARG names the variable. */
 GYRE_API gyre_status gyre_comm_create_from_env(gyre_context *ctx, const gyre_comm_config *config,
                                                gyre_comm **out);
-/* Ends the communicator on every rank: operations in flight and later ones fail with ABORTED, the text
- * being `why` (may be NULL). Returns at once. Errors: ARG. */
+/* Ends the communicator on every rank: operations in flight and later ones fail with ABORTED, the
+ * text being `why` (may be NULL). Returns at once. Errors: ARG. */
 GYRE_API gyre_status gyre_comm_abort(gyre_comm *comm, const char *why);
-/* Leaves the communicator and frees it. Never waits for a peer: peers are told, and what was reported OK
- * still reaches them. Operations in flight complete with ABORTED. Returns after the communicator's last
- * callback; a call in another thread returns ABORTED first. NULL is allowed. Not from a callback (it then
- * does nothing and sets gyre_last_error()). */
+/* Leaves the communicator and frees it. Never waits for a peer: peers are told, and what was
+ * reported OK still reaches them. Operations in flight complete with ABORTED. Returns after the
+ * communicator's last callback; a call in another thread returns ABORTED first. NULL is allowed.
+ * Not from a callback (it then does nothing and sets gyre_last_error()). */
 GYRE_API void gyre_comm_destroy(gyre_comm *comm);
 /* Copies the verdict into *out (out->size must be set, see GYRE_ERROR_INIT) and returns its status:
  * GYRE_OK while the communicator is usable. Errors: ARG. */
@@ -212,17 +232,17 @@ GYRE_API int gyre_comm_size(const gyre_comm *comm);
 
 /* ----------------------------------------------------------------------------- collectives --- */
 /*
- * Common to all. `in` is read, never written unless in == out. in == out or disjoint: a partial overlap is
- * ARG; ranks may differ in it. Buffers belong to the operation from the call until it completes. count may
- * be 0. Every rank must pass equal count, type, op and root: a difference is MISMATCH, with both calls in the
- * text, on every rank. An error of the posting itself (ARG, STATE, NOMEM) consumes no place in the order and
- * leaves the communicator usable; any later error ends the communicator, and the buffers are undefined.
- * Errors of the operation: MISMATCH, TIMEOUT, PEER_LOST, ABORTED, PROTO, and what the posting returns.
- * Results are bit-identical on every rank and in every run of the same rank count, algorithm and settings
- * (NaN payloads excepted).
+ * Common to all. `in` is read, never written unless in == out. in == out or disjoint: a partial
+ * overlap is ARG; ranks may differ in it. Buffers belong to the operation from the call until it
+ * completes. count may be 0. Every rank must pass equal count, type, op and root: a difference is
+ * MISMATCH, with both calls in the text, on every rank. An error of the posting itself (ARG, STATE,
+ * NOMEM) consumes no place in the order and leaves the communicator usable; any later error ends
+ * the communicator, and the buffers are undefined. Errors of the operation: MISMATCH, TIMEOUT,
+ * PEER_LOST, ABORTED, PROTO, and what the posting returns. Results are bit-identical on every rank
+ * and in every run of the same rank count, algorithm and settings (NaN payloads excepted).
  *
- * The blocking form returns when the operation has completed on this rank. The _async form returns at once;
- * *req is the caller's, to be passed to gyre_wait or gyre_request_free.
+ * The blocking form returns when the operation has completed on this rank. The _async form returns
+ * at once; *req is the caller's, to be passed to gyre_wait or gyre_request_free.
  */
 
 /* out[i] = op over ranks of in[i], on every rank, 0 <= i < count. */
@@ -230,27 +250,28 @@ GYRE_API gyre_status gyre_all_reduce(gyre_comm *comm, const void *in, void *out,
                                      gyre_dtype type, gyre_op op);
 GYRE_API gyre_status gyre_all_reduce_async(gyre_comm *comm, const void *in, void *out, size_t count,
                                            gyre_dtype type, gyre_op op, gyre_request **req);
-/* `in` holds world-size blocks of `count`; rank r gets the reduced block r in out[0..count). In place:
- * out == in + rank * count elements. */
+/* `in` holds world-size blocks of `count`; rank r gets the reduced block r in out[0..count). In
+ * place: out == in + rank * count elements. */
 GYRE_API gyre_status gyre_reduce_scatter(gyre_comm *comm, const void *in, void *out, size_t count,
                                          gyre_dtype type, gyre_op op);
-GYRE_API gyre_status gyre_reduce_scatter_async(gyre_comm *comm, const void *in, void *out, size_t count,
-                                               gyre_dtype type, gyre_op op, gyre_request **req);
-/* Rank r's in[0..count) becomes block r of `out` (world-size blocks of `count`) on every rank. In place:
- * in == out + rank * count elements. */
+GYRE_API gyre_status gyre_reduce_scatter_async(gyre_comm *comm, const void *in, void *out,
+                                               size_t count, gyre_dtype type, gyre_op op,
+                                               gyre_request **req);
+/* Rank r's in[0..count) becomes block r of `out` (world-size blocks of `count`) on every rank. In
+ * place: in == out + rank * count elements. */
 GYRE_API gyre_status gyre_all_gather(gyre_comm *comm, const void *in, void *out, size_t count,
                                      gyre_dtype type);
 GYRE_API gyre_status gyre_all_gather_async(gyre_comm *comm, const void *in, void *out, size_t count,
                                            gyre_dtype type, gyre_request **req);
-/* The root's in[0..count) becomes out[0..count) on every rank. On the root `out` may be NULL or equal to
- * `in`; off the root `in` is ignored. 0 <= root < world size. */
+/* The root's in[0..count) becomes out[0..count) on every rank. On the root `out` may be NULL or
+ * equal to `in`; off the root `in` is ignored. 0 <= root < world size. */
 GYRE_API gyre_status gyre_broadcast(gyre_comm *comm, const void *in, void *out, size_t count,
                                     gyre_dtype type, int root);
 GYRE_API gyre_status gyre_broadcast_async(gyre_comm *comm, const void *in, void *out, size_t count,
                                           gyre_dtype type, int root, gyre_request **req);
 /* As all-reduce, but only the root gets `out`; elsewhere `out` is ignored and may be NULL. */
-GYRE_API gyre_status gyre_reduce(gyre_comm *comm, const void *in, void *out, size_t count, gyre_dtype type,
-                                 gyre_op op, int root);
+GYRE_API gyre_status gyre_reduce(gyre_comm *comm, const void *in, void *out, size_t count,
+                                 gyre_dtype type, gyre_op op, int root);
 GYRE_API gyre_status gyre_reduce_async(gyre_comm *comm, const void *in, void *out, size_t count,
                                        gyre_dtype type, gyre_op op, int root, gyre_request **req);
 /* Completes on no rank before it has been called on all. */
@@ -259,22 +280,24 @@ GYRE_API gyre_status gyre_barrier_async(gyre_comm *comm, gyre_request **req);
 
 /* -------------------------------------------------------------------------------- requests --- */
 
-/* Called once on the driving thread after the request has completed. Inside it, asynchronous posts, test,
- * gyre_request_free and gyre_comm_abort are legal; anything that waits returns GYRE_ERR_STATE. */
+/* Called once on the driving thread after the request has completed. Inside it, asynchronous posts,
+ * test, gyre_request_free and gyre_comm_abort are legal; anything that waits returns
+ * GYRE_ERR_STATE. */
 typedef void (*gyre_callback)(gyre_request *req, gyre_status status, void *user);
 
-/* GYRE_IN_PROGRESS, GYRE_OK or the operation's error. Makes a pass of progress if nobody else does. Does
- * not free. A NULL request is GYRE_OK. */
+/* GYRE_IN_PROGRESS, GYRE_OK or the operation's error. Makes a pass of progress if nobody else does.
+ * Does not free. A NULL request is GYRE_OK. */
 GYRE_API gyre_status gyre_test(gyre_request *req);
-/* Waits at most timeout_ms (-1: until the operation's own deadline ends it) and frees the request, except
- * when the time is over first: then GYRE_IN_PROGRESS, and the operation goes on. One thread may wait on a
- * request. A NULL request is GYRE_OK. Errors: the operation's; STATE from a callback. */
+/* Waits at most timeout_ms (-1: until the operation's own deadline ends it) and frees the request,
+ * except when the time is over first: then GYRE_IN_PROGRESS, and the operation goes on. One thread
+ * may wait on a request. A NULL request is GYRE_OK. Errors: the operation's; STATE from a
+ * callback. */
 GYRE_API gyre_status gyre_wait(gyre_request *req, int timeout_ms);
-/* Gives the request up, finished or not. An operation in flight goes on to its end, using its buffers. A
- * callback that is set still runs. NULL is allowed. */
+/* Gives the request up, finished or not. An operation in flight goes on to its end, using its
+ * buffers. A callback that is set still runs. NULL is allowed. */
 GYRE_API void gyre_request_free(gyre_request *req);
-/* Sets the callback of a request, once; if it has completed already the callback runs soon, never inside
- * this call. Errors: ARG; STATE if one is set. */
+/* Sets the callback of a request, once; if it has completed already the callback runs soon, never
+ * inside this call. Errors: ARG; STATE if one is set. */
 GYRE_API gyre_status gyre_request_on_complete(gyre_request *req, gyre_callback fn, void *user);
 
 #ifdef __cplusplus

@@ -1,8 +1,9 @@
 /*
- * test_header_c99.c - gyre.h compiles as C99, needs no other header, and its initialisers fill every member.
+ * test_header_c99.c - gyre.h compiles as C99, needs no other header, and its initialisers fill
+ * every member.
  *
- * Compiled once by the build as C11; test_header.sh compiles it as pedantic C99 and, with its C++ twin, in both orders
- * of inclusion.
+ * Compiled once by the build as C11; test_header.sh compiles it as pedantic C99 and, with its C++
+ * twin, in both orders of inclusion.
  */
 #include "gyre/gyre.h"
 #include "gyre/gyre.h" /* twice: the guard holds */

@@ -1,8 +1,9 @@
 /*
- * test_sizes.c - the layout of the public structs and the values of the public enums, as programs were compiled with them.
+ * test_sizes.c - the layout of the public structs and the values of the public enums, as programs
+ * were compiled with them.
  *
- * A struct with a `size` member may grow at its end (then its size here changes, and CHANGELOG says so under ABI); no
- * member ever moves and no value ever changes.
+ * A struct with a `size` member may grow at its end (then its size here changes, and CHANGELOG says
+ * so under ABI); no member ever moves and no value ever changes.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 /*
- * crowd.h - all ranks of a communicator inside this process, on one or more contexts; and what the process holds.
+ * crowd.h - all ranks of a communicator inside this process, on one or more contexts; and what the
+ * process holds.
  */
 #ifndef FAULT_CROWD_H
 #define FAULT_CROWD_H
@@ -26,7 +27,8 @@ struct holdings { /* of a process */
   long rss_kib;
 };
 struct holdings holdings_now(void);
-/* Waits until no more than these descriptors and threads are held, as sockets linger for a moment; then fails the test. */
+/* Waits until no more than these descriptors and threads are held, as sockets linger for a moment;
+ * then fails the test. */
 void holdings_settle(const struct holdings *before);
 
 #endif

@@ -1,4 +1,5 @@
-/* test_abort.c - gyre_comm_abort from another thread and from a callback ends the communicator on every rank, with its reason. */
+/* test_abort.c - gyre_comm_abort from another thread and from a callback ends the communicator on
+ * every rank, with its reason. */
 #include "world.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* test_creation.c - ranks that do not come, have another secret, other settings or somebody else's rank: everybody is told. */
+/* test_creation.c - ranks that do not come, have another secret, other settings or somebody else's
+ * rank: everybody is told. */
 #include "world.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* test_kill.c - one rank of four dies by SIGKILL in the middle of all-reduces: every other rank names it within two seconds. */
+/* test_kill.c - one rank of four dies by SIGKILL in the middle of all-reduces: every other rank
+ * names it within two seconds. */
 #include "world.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 /*
- * test_leave.c - ranks that leave: what they reported OK reaches the others, what they did not finish is named as left, and
- * leaving disturbs nobody who does not need them.
+ * test_leave.c - ranks that leave: what they reported OK reaches the others, what they did not
+ * finish is named as left, and leaving disturbs nobody who does not need them.
  */
 #include "world.h"
 
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define RANKS 4
-#define BYTES (64u << 20)
+#define MIB 64
 
 struct parting {
   int leaver;
@@ -32,7 +32,7 @@ static size_t wrong(const struct parting *p, const uint64_t *data, size_t n) {
 /* Leaves at once, or stays a moment and looks at what it got. */
 static int give_and_go(struct self *self) {
   const struct parting *p = self->arg;
-  size_t n = BYTES / sizeof(uint64_t), block = n / RANKS;
+  size_t n = ((size_t)(sanitized() ? MIB / 8 : MIB) << 20) / sizeof(uint64_t), block = n / RANKS;
   uint64_t *data = calloc(n, sizeof *data), *mine = data + block * (size_t)self->rank;
   bool leaves = self->rank == p->leaver;
   self_create(self, NULL);

@@ -1,4 +1,5 @@
-/* test_lifetime.c - contexts, communicators and requests that end in an unusual order, inside one process. */
+/* test_lifetime.c - contexts, communicators and requests that end in an unusual order, inside one
+ * process. */
 #include "crowd.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* test_many.c - communicators come and go by the hundred and leave nothing; sixty-four ranks meet on one machine. */
+/* test_many.c - communicators come and go by the hundred and leave nothing; sixty-four ranks meet
+ * on one machine. */
 #include "crowd.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * test_mismatch.c - ranks call different things: each learns what the ranks called, within two seconds, or two seconds after
- * the deadline when one of them does not call at all.
+ * test_mismatch.c - ranks call different things: each learns what the ranks called, within two
+ * seconds, or two seconds after the deadline when one of them does not call at all.
  */
 #include "world.h"
 
@@ -85,7 +85,8 @@ static gyre_status call(struct self *self, const struct calling *c, size_t count
   return st;
 }
 
-/* Where an operation needs nothing from the others it may be over before they disagree: the verdict comes all the same. */
+/* Where an operation needs nothing from the others it may be over before they disagree: the verdict
+ * comes all the same. */
 static gyre_status wait_for_verdict(struct self *self) {
   gyre_error verdict = GYRE_ERROR_INIT;
   for (int ms = 0; ms < 10000; ms += 5) {

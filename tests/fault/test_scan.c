@@ -1,6 +1,6 @@
 /*
- * test_scan.c - a stranger knocks at every listening port of a running job: with noise, with half a greeting, with silence. The job
- * takes no notice.
+ * test_scan.c - a stranger knocks at every listening port of a running job: with noise, with half a
+ * greeting, with silence. The job takes no notice.
  */
 #include "world.h"
 

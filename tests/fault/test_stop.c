@@ -1,6 +1,6 @@
 /*
- * test_stop.c - a rank is stopped (SIGSTOP): the others name it when the operation's deadline is over. When it wakes up it
- * learns that it was given up, and blames nobody else.
+ * test_stop.c - a rank is stopped (SIGSTOP): the others name it when the operation's deadline is
+ * over. When it wakes up it learns that it was given up, and blames nobody else.
  */
 #include "world.h"
 

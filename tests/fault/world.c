@@ -23,11 +23,6 @@ int64_t now_ns(void) {
 
 void sleep_ms(int ms) { poll(NULL, 0, ms); }
 
-int rounds(int quick) {
-  const char *wanted = getenv("ROUNDS");
-  return wanted && atoi(wanted) > 0 ? atoi(wanted) : quick;
-}
-
 bool sanitized(void) {
   const char *sanitize = getenv("TEST_SANITIZE");
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -37,6 +32,12 @@ bool sanitized(void) {
 }
 
 int patience(int ms) { return sanitized() ? 4 * ms : ms; }
+
+int rounds(int quick) {
+  const char *wanted = getenv("ROUNDS");
+  if (wanted && atoi(wanted) > 0) return atoi(wanted);
+  return sanitized() ? (quick + 3) / 4 : quick;
+}
 
 bool names_rank(const char *text, int rank) {
   char name[32];

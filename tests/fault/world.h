@@ -1,8 +1,10 @@
 /*
- * world.h - ranks as processes that are killed, stopped and disagree, and what each of them says about it.
+ * world.h - ranks as processes that are killed, stopped and disagree, and what each of them says
+ * about it.
  *
- * Role:   the test is the parent. It forks ranks, tells them when to go on, does them harm, and collects their reports. Every
- *         wait has an end; whatever happens, no process outlives its world.
+ * Role:   the test is the parent. It forks ranks, tells them when to go on, does them harm, and
+ *         collects their reports. Every wait has an end; whatever happens, no process outlives its
+ *         world.
  * Thread: the parent has one; a rank may start more.
  */
 #ifndef FAULT_WORLD_H
@@ -52,20 +54,23 @@ struct world {
   char dir[32], rendezvous[64];
 };
 
-/* The rank's process ends with what it returns. `comm` and `ctx`, if set by then, are destroyed after it. */
+/* The rank's process ends with what it returns. `comm` and `ctx`, if set by then, are destroyed
+ * after it. */
 typedef int (*body_fn)(struct self *self);
 
 /* ---- in the parent ---- */
 void world_start(struct world *w, int nranks, body_fn body, const void *arg);
 /* The next report, or false when the time is over. */
 bool world_hear(struct world *w, struct report *out, int64_t timeout_ms);
-/* One report of this kind from every rank but `without` (-1: from all), into out[rank]; fails the test if one is missing. */
+/* One report of this kind from every rank but `without` (-1: from all), into out[rank]; fails the
+ * test if one is missing. */
 void world_collect(struct world *w, enum kind kind, int without, struct report *out);
 /* Lets a rank go on from self_hear. */
 void world_tell(struct world *w, int rank, char what);
 void world_tell_all(struct world *w, char what);
 void world_signal(struct world *w, int rank, int signal);
-/* Waits for the ranks and cleans up. Fails the test if a rank but `killed` (-1: none) did not exit with 0, or left a file. */
+/* Waits for the ranks and cleans up. Fails the test if a rank but `killed` (-1: none) did not exit
+ * with 0, or left a file. */
 void world_end(struct world *w, int killed);
 /* cmocka teardown: ends what a failed test has left. */
 int world_teardown(void **state);
@@ -81,7 +86,8 @@ int64_t now_ns(void);
 void sleep_ms(int ms);
 /* A sanitizer is at work: it keeps freed memory, and everything takes much longer. */
 bool sanitized(void);
-/* A time that the library promises, or has to set its deadline by, in a build that may be slowed down by a sanitizer. */
+/* A time that the library promises, or has to set its deadline by, in a build that may be slowed
+ * down by a sanitizer. */
 int patience(int ms);
 /* The rounds of this run: $ROUNDS if set, else what the quick suite can afford. */
 int rounds(int quick);

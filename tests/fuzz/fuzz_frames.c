@@ -1,9 +1,10 @@
 /*
  * fuzz_frames.c - any bytes, in any pieces, at a TCP link with receives posted.
  *
- * The first byte says how the rest is cut, the second which receives are posted. A reader of a few lines says what must come of it:
- * how many receives are done, with which data, and whether the link is broken, by what. With GY_LIBFUZZER defined libFuzzer drives
- * it; otherwise main runs it over generated inputs, after those of a corpus.
+ * The first byte says how the rest is cut, the second which receives are posted. A reader of a few
+ * lines says what must come of it: how many receives are done, with which data, and whether the
+ * link is broken, by what. With GY_LIBFUZZER defined libFuzzer drives it; otherwise main runs it
+ * over generated inputs, after those of a corpus.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -197,7 +198,8 @@ static size_t add_frame(uint32_t *seed, uint8_t *out, unsigned index, size_t byt
   return whole;
 }
 
-/* A valid stream for what will be posted; then headers, mostly, are damaged, or bytes are lost or repeated. */
+/* A valid stream for what will be posted; then headers, mostly, are damaged, or bytes are lost or
+ * repeated. */
 static size_t generate(uint32_t seed, uint8_t *out, size_t capacity) {
   size_t len = 2, header[RECEIVES];
   out[0] = (uint8_t)draw(&seed);

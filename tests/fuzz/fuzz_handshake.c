@@ -1,10 +1,11 @@
 /*
  * fuzz_handshake.c - any bytes, in any pieces, into either end of the handshake.
  *
- * Checks: no crash or undefined behaviour; never more bytes taken than the message has; an end that does not know the
- * secret is never believed. The first byte of an input chooses the end, the second the length of the pieces.
- * A libFuzzer target when built with GY_LIBFUZZER; otherwise a test that replays the files of the folder given as argument
- * (if any) and a fixed set of generated inputs: true conversations and their mutations.
+ * Checks: no crash or undefined behaviour; never more bytes taken than the message has; an end that
+ * does not know the secret is never believed. The first byte of an input chooses the end, the
+ * second the length of the pieces. A libFuzzer target when built with GY_LIBFUZZER; otherwise a
+ * test that replays the files of the folder given as argument (if any) and a fixed set of generated
+ * inputs: true conversations and their mutations.
  */
 #include <dirent.h>
 #include <stdio.h>

@@ -8,8 +8,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static int be_rank(int rank, int nranks, rank_body body, const struct ranks_options *o, const char *rendezvous) {
-  struct rank_env env = { .rank = rank, .nranks = nranks, .rendezvous = rendezvous, .arg = o ? o->arg : NULL };
+static int be_rank(int rank, int nranks, rank_body body, const struct ranks_options *o,
+                   const char *rendezvous) {
+  struct rank_env env = {
+      .rank = rank, .nranks = nranks, .rendezvous = rendezvous, .arg = o ? o->arg : NULL};
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
   if (o && o->config) config = *o->config;
   config.rendezvous = rendezvous;

@@ -25,10 +25,12 @@ struct ranks_options {
   void *arg;
 };
 
-/* How many ranks failed: a body that did not return 0, a creation that failed, a crash, a time-out. */
+/* How many ranks failed: a body that did not return 0, a creation that failed, a crash, a
+ * time-out. */
 int ranks_run(int nranks, rank_body body, const struct ranks_options *options);
 
-#define RANK_FAIL(env, ...) \
-  (fprintf(stderr, "rank %d of %d: ", (env)->rank, (env)->nranks), fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), 1)
+#define RANK_FAIL(env, ...)                                                                      \
+  (fprintf(stderr, "rank %d of %d: ", (env)->rank, (env)->nranks), fprintf(stderr, __VA_ARGS__), \
+   fputc('\n', stderr), 1)
 
 #endif

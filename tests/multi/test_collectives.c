@@ -1,6 +1,7 @@
 /*
- * test_collectives.c - every collective, algorithm, type and operator over TCP, 1 to 8 ranks in processes of their own, odd sizes, in and
- * out of place, against an oracle. The data's sums and products are exact in every type and order.
+ * test_collectives.c - every collective, algorithm, type and operator over TCP, 1 to 8 ranks in
+ * processes of their own, odd sizes, in and out of place, against an oracle. The data's sums and
+ * products are exact in every type and order.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,9 +33,12 @@ static void store(gyre_dtype type, void *at, size_t i, int64_t v) {
     case GYRE_F64: ((double *)at)[i] = (double)v; break;
     case GYRE_F16: ((uint16_t *)at)[i] = gy_f32_to_f16((float)v); break;
     case GYRE_BF16: ((uint16_t *)at)[i] = gy_f32_to_bf16((float)v); break;
-    case GYRE_I8: case GYRE_U8: ((uint8_t *)at)[i] = (uint8_t)v; break;
-    case GYRE_I16: case GYRE_U16: ((uint16_t *)at)[i] = (uint16_t)v; break;
-    case GYRE_I32: case GYRE_U32: ((uint32_t *)at)[i] = (uint32_t)v; break;
+    case GYRE_I8:
+    case GYRE_U8: ((uint8_t *)at)[i] = (uint8_t)v; break;
+    case GYRE_I16:
+    case GYRE_U16: ((uint16_t *)at)[i] = (uint16_t)v; break;
+    case GYRE_I32:
+    case GYRE_U32: ((uint32_t *)at)[i] = (uint32_t)v; break;
     default: ((uint64_t *)at)[i] = (uint64_t)v;
   }
 }
@@ -54,7 +58,10 @@ static int64_t reduced(gyre_dtype type, gyre_op op, int nranks, size_t i) {
   int64_t v = value(type, op, 0, i);
   for (int r = 1; r < nranks; r++) {
     int64_t b = value(type, op, r, i);
-    v = op == GYRE_PROD ? v * b : op == GYRE_MIN ? (b < v ? b : v) : op == GYRE_MAX ? (b > v ? b : v) : v + b;
+    v = op == GYRE_PROD  ? v * b
+        : op == GYRE_MIN ? (b < v ? b : v)
+        : op == GYRE_MAX ? (b > v ? b : v)
+                         : v + b;
   }
   return v;
 }
@@ -76,7 +83,8 @@ struct buffers {
 };
 
 static void prepare(const struct rank_env *env, const struct shape *s, struct buffers *b) {
-  size_t esize = gyre_dtype_size(s->type), n = (size_t)env->nranks, block = s->count * (size_t)env->rank;
+  size_t esize = gyre_dtype_size(s->type), n = (size_t)env->nranks,
+         block = s->count * (size_t)env->rank;
   b->in_count = s->coll == GY_REDUCE_SCATTER ? s->count * n : s->count;
   b->out_count = s->coll == GY_ALL_GATHER ? s->count * n : s->count;
   size_t bytes = (b->in_count + b->out_count + 64) * esize;
@@ -88,7 +96,8 @@ static void prepare(const struct rank_env *env, const struct shape *s, struct bu
     b->out = s->coll == GY_REDUCE_SCATTER ? b->in + block * esize : b->in;
     if (s->coll == GY_ALL_GATHER) b->in = b->out + block * esize;
   }
-  for (size_t i = 0; i < b->in_count; i++) store(s->type, b->in, i, value(s->type, s->op, env->rank, i));
+  for (size_t i = 0; i < b->in_count; i++)
+    store(s->type, b->in, i, value(s->type, s->op, env->rank, i));
   b->expected = malloc(b->out_count * esize + 1);
   for (size_t i = 0; i < b->out_count; i++) {
     size_t at = s->coll == GY_REDUCE_SCATTER ? block + i : i;
@@ -125,13 +134,15 @@ static int run_shape(struct rank_env *env, const struct shape *s) {
   if (call(env, s, &b)) {
     failed = RANK_FAIL(env, "%s: %s", gy_coll_name(s->coll), gyre_last_error());
   } else if (has_out && memcmp(b.out, b.expected, b.out_count * esize)) {
-    failed = RANK_FAIL(env, "%s %s %s root %d count %zu%s: wrong result", gy_coll_name(s->coll), gyre_dtype_name(s->type),
-                       gyre_op_name(s->op), s->root, s->count, s->in_place ? " in place" : "");
+    failed = RANK_FAIL(env, "%s %s %s root %d count %zu%s: wrong result", gy_coll_name(s->coll),
+                       gyre_dtype_name(s->type), gyre_op_name(s->op), s->root, s->count,
+                       s->in_place ? " in place" : "");
   }
   for (size_t i = 0; i < b.in_count && !s->in_place && !failed; i++) {
     char was[8];
     store(s->type, was, 0, value(s->type, s->op, env->rank, i));
-    if (memcmp(was, b.in + i * esize, esize)) failed = RANK_FAIL(env, "%s: the input was written", gy_coll_name(s->coll));
+    if (memcmp(was, b.in + i * esize, esize))
+      failed = RANK_FAIL(env, "%s: the input was written", gy_coll_name(s->coll));
   }
   free(b.expected);
   free(b.memory);
@@ -140,17 +151,20 @@ static int run_shape(struct rank_env *env, const struct shape *s) {
 
 /* ---------------------------------------------------------------------------------------- cases --- */
 
-static bool reduces(enum gy_coll coll) { return coll == GY_ALL_REDUCE || coll == GY_REDUCE || coll == GY_REDUCE_SCATTER; }
+static bool reduces(enum gy_coll coll) {
+  return coll == GY_ALL_REDUCE || coll == GY_REDUCE || coll == GY_REDUCE_SCATTER;
+}
 
 /* All types and operators at small odd counts. */
 static int every_type_and_operator(struct rank_env *env) {
-  static const size_t counts[] = { 0, 1, 7, 61 };
+  static const size_t counts[] = {0, 1, 7, 61};
   int failed = 0;
   for (int coll = 0; coll < GY_COLL_COUNT && !failed; coll++) {
     for (int type = 0; type < GYRE_DTYPE_COUNT; type++) {
       for (int op = 0; op < (reduces((enum gy_coll)coll) ? GYRE_OP_COUNT : 1); op++) {
         for (size_t k = 0; k < sizeof counts / sizeof *counts && !failed; k++) {
-          struct shape s = { (enum gy_coll)coll, (gyre_dtype)type, (gyre_op)op, 0, counts[k], (k + (size_t)type) % 2 };
+          struct shape s = {(enum gy_coll)coll, (gyre_dtype)type,      (gyre_op)op, 0,
+                            counts[k],          (k + (size_t)type) % 2};
           if (coll == GY_BROADCAST || coll == GY_REDUCE) s.root = (type + op) % env->nranks;
           failed = run_shape(env, &s);
         }
@@ -161,11 +175,12 @@ static int every_type_and_operator(struct rank_env *env) {
 }
 
 static int every_size(struct rank_env *env, const struct gy_algo *algo) {
-  static const size_t counts[] = { 0, 1, 7, 4097, 50021 };
+  static const size_t counts[] = {0, 1, 7, 4097, 50021};
   int failed = 0;
   for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
     for (int in_place = 0; in_place < 2 && !failed; in_place++) {
-      struct shape s = { (enum gy_coll)algo->coll, k % 2 ? GYRE_F32 : GYRE_I64, GYRE_SUM, 0, counts[k], in_place };
+      struct shape s = {
+          (enum gy_coll)algo->coll, k % 2 ? GYRE_F32 : GYRE_I64, GYRE_SUM, 0, counts[k], in_place};
       if (algo->coll == GY_BARRIER) s.count = 0;
       if (algo->coll == GY_BROADCAST || algo->coll == GY_REDUCE) s.root = (int)k % env->nranks;
       s.in_place = (in_place + env->rank) % 2; /* ranks may differ in it */
@@ -175,7 +190,8 @@ static int every_size(struct rank_env *env, const struct gy_algo *algo) {
   return failed;
 }
 
-/* A communicator for each algorithm, all over one context and rendezvous; many slices of small messages. */
+/* A communicator for each algorithm, all over one context and rendezvous; many slices of small
+ * messages. */
 static int every_algorithm(struct rank_env *env) {
   size_t n_algo;
   const struct gy_algo *const *algos = gy_algorithms(&n_algo);
@@ -210,8 +226,8 @@ static void test_algorithms_and_sizes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_types_and_operators),
-    cmocka_unit_test(test_algorithms_and_sizes),
+      cmocka_unit_test(test_types_and_operators),
+      cmocka_unit_test(test_algorithms_and_sizes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

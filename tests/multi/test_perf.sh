@@ -72,6 +72,9 @@ is "$(json algo)" "tree tree " "asked by environment"
 on 2 all_reduce -b 8 -e 8 -n 1 --json "$dir/json"; status_is 0
 is "$(json algo)$(json transport)" "auto auto auto auto " "not asked"
 
+test="a congestion control that the kernel does not have"
+GYRE_TCP_CONGESTION=pigeon on 2 all_reduce -b 8 -e 8 -n 1; status_is 0; says "GYRE_TCP_CONGESTION=pigeon cannot be had"
+
 test="every collective, type and operator"
 for collective in all_reduce reduce_scatter all_gather broadcast reduce; do
   case $collective in

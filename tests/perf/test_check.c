@@ -1,4 +1,5 @@
-/* test_check.c - the verification of gyre-perf against collectives that err on purpose, on one rank. */
+/* test_check.c - the verification of gyre-perf against collectives that err on purpose, on one
+ * rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -162,7 +162,8 @@ static const struct gy_tl_ops ops = {.name = "inprocess",
 
 /* ------------------------------------------------------------------------------ the scheduler --- */
 
-/* Moves some elements of the first unfinished message of a pipe. False: sender or receiver has posted nothing. */
+/* Moves some elements of the first unfinished message of a pipe. False: sender or receiver has
+ * posted nothing. */
 static bool move(struct world *w, int from, int to) {
   struct pipe *p = pipe_of(w, from, to);
   struct gy_xfer *s = p->moving_send, *r = p->moving_recv;
@@ -197,7 +198,8 @@ static bool all_done(gyre_request **req, int n) {
   return true;
 }
 
-/* One round in which everybody gets every chance: when even that changes nothing, nothing ever will. */
+/* One round in which everybody gets every chance: when even that changes nothing, nothing ever
+ * will. */
 static bool sweep(struct world *w) {
   bool any = false;
   for (int a = 0; a < w->cfg.nranks; a++) {

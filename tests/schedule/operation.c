@@ -17,7 +17,8 @@ static size_t out_count(const struct operation *o) {
   return o->coll == GY_ALL_GATHER ? o->count * (size_t)o->nranks : o->count;
 }
 
-/* Every rank gets one area; in and out lie in it apart, or this rank's block of the larger one is the smaller one. */
+/* Every rank gets one area; in and out lie in it apart, or this rank's block of the larger one is
+ * the smaller one. */
 void operation_init(struct operation *o) {
   size_t n = (size_t)o->nranks, ins = in_count(o), outs = out_count(o);
   o->in = calloc(n, sizeof *o->in);

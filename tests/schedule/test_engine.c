@@ -1,6 +1,7 @@
 /*
- * test_engine.c - the real engine under a seeded random scheduler: every algorithm, 1 to 9 ranks, several slices, small windows, ranks
- * that differ in being in place, several operations in flight; against an oracle.
+ * test_engine.c - the real engine under a seeded random scheduler: every algorithm, 1 to 9 ranks,
+ * several slices, small windows, ranks that differ in being in place, several operations in flight;
+ * against an oracle.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,7 +53,8 @@ static void test_every_algorithm(void **state) {
   }
 }
 
-/* Rank by rank in a different interleaving, but each in the same order: runs queue behind each other on the links. */
+/* Rank by rank in a different interleaving, but each in the same order: runs queue behind each
+ * other on the links. */
 static void test_many_in_flight(void **state) {
   enum { OPS = 12, RANKS = 5 };
   (void)state;

@@ -1,9 +1,10 @@
 /*
  * test_mutation.c - the verifier and the engine against programs with one thing changed.
  *
- * A mutant that the verifier accepts must give right results on the real engine under many seeds; the classes of change that
- * always change the meaning must never be accepted, and the engine must get them wrong. MUTATION_SEEDS in the environment sets
- * the seeds tried for each algorithm and rank count, and has every accepted mutant run, not a sample.
+ * A mutant that the verifier accepts must give right results on the real engine under many seeds;
+ * the classes of change that always change the meaning must never be accepted, and the engine must
+ * get them wrong. MUTATION_SEEDS in the environment sets the seeds tried for each algorithm and
+ * rank count, and has every accepted mutant run, not a sample.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -146,8 +147,9 @@ static void removing_any_dependency_is_noticed(void **state) {
   assert_true(removed > 500);
 }
 
-/* The engine has no mercy that the verifier lacks: a change that is always wrong is wrong there too, most of the time at the
- * first seed. This also shows that the engine runs the mutant, and not a program of its own. */
+/* The engine has no mercy that the verifier lacks: a change that is always wrong is wrong there
+ * too, most of the time at the first seed. This also shows that the engine runs the mutant, and not
+ * a program of its own. */
 static void mutants_that_cannot_be_right_are_wrong_on_the_engine(void **state) {
   (void)state;
   size_t n;

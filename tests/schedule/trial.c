@@ -15,7 +15,8 @@ gyre_status trial_verify(const struct mutant *m, uint64_t seed) {
   return GYRE_OK;
 }
 
-/* The key under which the engine looks the program up: a rank that passes no `in` or no `out` is never in place. */
+/* The key under which the engine looks the program up: a rank that passes no `in` or no `out` is
+ * never in place. */
 static struct gy_key key_of_call(const struct gy_key *key) {
   struct gy_key k = *key;
   bool rooted = k.coll == GY_BROADCAST || k.coll == GY_REDUCE;
@@ -23,7 +24,8 @@ static struct gy_key key_of_call(const struct gy_key *key) {
   return k;
 }
 
-/* Only the changed rank needs its program installed: the others' engines build theirs as they always do. */
+/* Only the changed rank needs its program installed: the others' engines build theirs as they
+ * always do. */
 static const char *install(const struct mutant *m, const struct gy_algo *algo, struct world *w) {
   struct draft d;
   struct gy_program *copy;

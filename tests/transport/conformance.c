@@ -332,7 +332,8 @@ void conformance_posts_before_the_peer_is_there(void **state) {
   in_both_modes(test_late_peer, 2, 4);
 }
 
-/* As many as the window allows at once, several times over, sends and receives of any two ranks out of step. */
+/* As many as the window allows at once, several times over, sends and receives of any two ranks out
+ * of step. */
 static void test_window(struct world *w) {
   enum { TOTAL = 200, MOST = 64 };
   static struct transfer send[MOST], recv[MOST];
@@ -505,7 +506,8 @@ void conformance_close_with_posted_work(void **state) {
   in_both_modes(test_close_posted, 2, 4);
 }
 
-/* What was sent is received first; the end is told once, and nothing happens on that link afterwards. */
+/* What was sent is received first; the end is told once, and nothing happens on that link
+ * afterwards. */
 static void test_leaves(struct world *w) {
   struct end *e[2];
   struct transfer send, recv[3], late;

@@ -1,8 +1,9 @@
 /*
  * conformance.h - what every transport must do, tested through its function table alone.
  *
- * A transport's test program states its table and its internal borders and runs CONFORMANCE_TESTS beside its own tests. Each test
- * runs twice: with a driver that spins, and with one that sleeps whenever arm() allows it, so a lost wake-up is a failure.
+ * A transport's test program states its table and its internal borders and runs CONFORMANCE_TESTS
+ * beside its own tests. Each test runs twice: with a driver that spins, and with one that sleeps
+ * whenever arm() allows it, so a lost wake-up is a failure.
  */
 #ifndef TEST_CONFORMANCE_H
 #define TEST_CONFORMANCE_H

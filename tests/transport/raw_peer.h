@@ -1,5 +1,6 @@
 /*
- * raw_peer.h - a peer of a TCP link made by hand: a socket after the handshake, and frames that are written in any pieces.
+ * raw_peer.h - a peer of a TCP link made by hand: a socket after the handshake, and frames that are
+ * written in any pieces.
  *
  * Thread: one. Owner: the test closes the descriptor.
  */
@@ -9,7 +10,8 @@
 #include "transport/tcp/frame.h"
 #include "world.h"
 
-/* Dials rank `to` as rank `from`; the descriptor, or -1 with gyre_last_error() when it was refused. */
+/* Dials rank `to` as rank `from`; the descriptor, or -1 with gyre_last_error() when it was
+ * refused. */
 int raw_dial(struct world *w, int from, int to, uint16_t lane);
 /* Waits until rank `to` is dialled by a transport. */
 int raw_accept(struct world *w, int to);

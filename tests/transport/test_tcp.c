@@ -1,6 +1,6 @@
 /*
- * test_tcp.c - the TCP transport: what every transport must do. Bytes on the wire are test_tcp_wire.c's. CONFORMANCE_ROUNDS in the
- * environment sets the rounds of opening and closing.
+ * test_tcp.c - the TCP transport: what every transport must do. Bytes on the wire are
+ * test_tcp_wire.c's. CONFORMANCE_ROUNDS in the environment sets the rounds of opening and closing.
  */
 #include "conformance.h"
 

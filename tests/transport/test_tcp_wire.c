@@ -1,9 +1,9 @@
 /*
- * test_tcp_wire.c - a TCP link against a peer made by hand: golden bytes, frames cut at every place, a peer that is slow, leaves
- * in the middle, or says what it must not.
+ * test_tcp_wire.c - a TCP link against a peer made by hand: golden bytes, frames cut at every
+ * place, a peer that is slow, leaves in the middle, or says what it must not.
  *
- * Rank 1 runs the transport, rank 0 is the hand, unless a test says otherwise. The driver spins, so that a write in two pieces is
- * seen in two pieces.
+ * Rank 1 runs the transport, rank 0 is the hand, unless a test says otherwise. The driver spins, so
+ * that a write in two pieces is seen in two pieces.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -323,7 +323,8 @@ static void test_byte_by_byte(void **state) {
   fixture_close(f);
 }
 
-/* A hundred frames in one write, received one after the other: none is taken before its receive is posted. */
+/* A hundred frames in one write, received one after the other: none is taken before its receive is
+ * posted. */
 static void test_frames_wait_for_their_receives(void **state) {
   (void)state;
   enum { N = 100 };
@@ -455,8 +456,8 @@ static void test_half_close(void **state) {
   fixture_close(f);
 }
 
-/* Sending into a connection that was reset is reported once and raises no signal, also where the kernel says EPIPE: after an
- * orderly end in the other direction. */
+/* Sending into a connection that was reset is reported once and raises no signal, also where the
+ * kernel says EPIPE: after an orderly end in the other direction. */
 static void test_send_after_reset(void **state) {
   (void)state;
   static uint8_t out[300000];
@@ -477,8 +478,8 @@ static void test_send_after_reset(void **state) {
   }
 }
 
-/* A peer that goes without having read everything resets the connection; what it had sent is received all the same, even if it
- * is a send that notices first. */
+/* A peer that goes without having read everything resets the connection; what it had sent is
+ * received all the same, even if it is a send that notices first. */
 static void test_last_words_are_read(void **state) {
   (void)state;
   uint8_t bytes[256], payload[20], got[2][20], out[100] = {1};
@@ -503,7 +504,8 @@ static void test_last_words_are_read(void **state) {
   fixture_close(f);
 }
 
-/* A frame that nobody has asked for is named while everybody sleeps, and received later all the same. */
+/* A frame that nobody has asked for is named while everybody sleeps, and received later all the
+ * same. */
 static void test_unclaimed(void **state) {
   (void)state;
   uint8_t bytes[256], payload[20], got[20];
@@ -603,7 +605,8 @@ static uint16_t closed_port(void) {
   return ntohs(a.sin_port);
 }
 
-/* Nobody listens where the peer should be: the link ends after the time-out with the address in the text. */
+/* Nobody listens where the peer should be: the link ends after the time-out with the address in the
+ * text. */
 static void test_connection_refused(void **state) {
   (void)state;
   memset(&fix, 0, sizeof fix);

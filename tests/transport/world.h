@@ -1,8 +1,9 @@
 /*
- * world.h - a few ranks in one thread that speak through one transport: each with a net, a core and links of its own, on one loop.
+ * world.h - a few ranks in one thread that speak through one transport: each with a net, a core and
+ * links of its own, on one loop.
  *
- * Stands where the engine stands: it posts transfers through the function table and takes note of what is reported. Every report is
- * checked at once: in order, once, never from inside a post.
+ * Stands where the engine stands: it posts transfers through the function table and takes note of
+ * what is reported. Every report is checked at once: in order, once, never from inside a post.
  *
  * Thread: one. Owner: the test; world_close ends everything.
  */

@@ -1,4 +1,5 @@
-/* test_address.c - parsing and printing addresses, choosing what to listen on, ordering what to dial, naming the host. */
+/* test_address.c - parsing and printing addresses, choosing what to listen on, ordering what to
+ * dial, naming the host. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -230,7 +231,8 @@ static void test_order(void **state) {
   assert_int_equal(gy_address_order(&s, many, 20, false, out), GY_ADDRESS_MAX);
 }
 
-/* A neighbour comes before strangers; an address that we have ourselves cannot be another host's, and comes last. */
+/* A neighbour comes before strangers; an address that we have ourselves cannot be another host's,
+ * and comes last. */
 static void test_order_near_first(void **state) {
   (void)state;
   struct gy_settings s = with_iface("");
@@ -269,14 +271,16 @@ static void test_order_near_first(void **state) {
 
 /* -------------------------------------------------------------------------------- the host --- */
 
-/* The host's id as another process sees it, perhaps in a network namespace of its own; false if it may not make one. */
+/* The host's id as another process sees it, perhaps in a network namespace of its own; false if it
+ * may not make one. */
 static bool id_of_child(bool own_namespace, uint8_t out[16]) {
   int fd[2], status = 0;
   assert_int_equal(pipe(fd), 0);
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
-    /* A fresh program image would compute it anew; here it is the first call in this process tree. */
+    /* A fresh program image would compute it anew; here it is the first call in this process
+     * tree. */
     uint8_t id[16];
     if (own_namespace && unshare(CLONE_NEWNET) != 0) _exit(2);
     gy_host_id(id);

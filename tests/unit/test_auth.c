@@ -1,4 +1,5 @@
-/* test_auth.c - HMAC, digests and random bytes against published vectors, and the bytes of the handshake's messages. */
+/* test_auth.c - HMAC, digests and random bytes against published vectors, and the bytes of the
+ * handshake's messages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -214,7 +215,8 @@ static void test_impossible_contents(void **state) {
     assert_int_equal(gy_handshake_size((const uint8_t *)prefix[i]), 0);
 }
 
-/* The proofs of a whole handshake, with fixed nonces, computed anew from the description in handshake.h. */
+/* The proofs of a whole handshake, with fixed nonces, computed anew from the description in
+ * handshake.h. */
 static void test_golden_proofs(void **state) {
   (void)state;
   struct gy_secret s = secret_of("sesame");

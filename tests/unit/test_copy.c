@@ -13,7 +13,7 @@
 #define MAX_BYTES (64 * 1024)
 #define AREA (MAX_BYTES + 2 * 4096)
 
-static const char *const levels[] = { "scalar", "avx2", "avx512", "neon" };
+static const char *const levels[] = {"scalar", "avx2", "avx512", "neon"};
 static unsigned char source[AREA], target[AREA], blank[AREA];
 
 static int set_up(void **state) {
@@ -80,8 +80,8 @@ static void copies_at_every_offset(void **state) {
 
 /* Long copies take one way or the other by their distance modulo the page size. */
 static void long_ones(void) {
-  static const size_t distances[] = { 0, 1, 8, 31, 32, 63, 64, 100, 2048, 4080 };
-  static const size_t sizes[] = { 16383, 16384, 16385, 40001, MAX_BYTES };
+  static const size_t distances[] = {0, 1, 8, 31, 32, 63, 64, 100, 2048, 4080};
+  static const size_t sizes[] = {16383, 16384, 16385, 40001, MAX_BYTES};
   size_t base = 4096 - ((uintptr_t)(target + GUARD) - (uintptr_t)source) % 4096;
   for (size_t i = 0; i < sizeof distances / sizeof *distances; i++) {
     size_t to = (base + distances[i]) % 4096;
@@ -108,10 +108,10 @@ static void copies_nothing_and_onto_itself(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(copies_every_length),
-    cmocka_unit_test(copies_at_every_offset),
-    cmocka_unit_test(copies_long_ones_at_every_kind_of_distance),
-    cmocka_unit_test(copies_nothing_and_onto_itself),
+      cmocka_unit_test(copies_every_length),
+      cmocka_unit_test(copies_at_every_offset),
+      cmocka_unit_test(copies_long_ones_at_every_kind_of_distance),
+      cmocka_unit_test(copies_nothing_and_onto_itself),
   };
   return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -19,8 +19,8 @@ struct format {
 };
 
 static const struct format formats[] = {
-  { "f16", 10, 15, 0x7c00, gy_f16_to_f32, gy_f32_to_f16 },
-  { "bf16", 7, 127, 0x7f80, gy_bf16_to_f32, gy_f32_to_bf16 },
+    {"f16", 10, 15, 0x7c00, gy_f16_to_f32, gy_f32_to_f16},
+    {"bf16", 7, 127, 0x7f80, gy_bf16_to_f32, gy_f32_to_bf16},
 };
 
 static float from_bits(uint32_t u) {
@@ -94,7 +94,7 @@ static void rounds_to_nearest_even_around_every_value_and_tie(void **state) {
     const struct format *f = &formats[i];
     for (uint16_t h = 0; h < f->infinity; h++) {
       double at = value(f, h), tie = (at + value(f, (uint16_t)(h + 1))) / 2;
-      const uint32_t centre[] = { to_bits((float)at), to_bits((float)tie) };
+      const uint32_t centre[] = {to_bits((float)at), to_bits((float)tie)};
       for (size_t k = 0; k < 2; k++) {
         uint32_t sign = h % 2u << 31;
         check_narrow(f, sign | centre[k]);
@@ -139,7 +139,7 @@ static void overflow_is_infinity_and_underflow_is_signed_zero(void **state) {
 
 static void nan_of_any_payload_stays_a_quiet_nan(void **state) {
   (void)state;
-  static const uint32_t payloads[] = { 1, 0x1fff, 0xffff, 0x10000, 0x3fffff, 0x400000, 0x7fffff };
+  static const uint32_t payloads[] = {1, 0x1fff, 0xffff, 0x10000, 0x3fffff, 0x400000, 0x7fffff};
   for (size_t k = 0; k < sizeof payloads / sizeof *payloads; k++) {
     for (uint32_t sign = 0; sign <= 1; sign++) {
       float x = from_bits(sign << 31 | 0x7f800000u | payloads[k]);
@@ -151,11 +151,11 @@ static void nan_of_any_payload_stays_a_quiet_nan(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_value_survives_a_round_trip),
-    cmocka_unit_test(rounds_to_nearest_even_around_every_value_and_tie),
-    cmocka_unit_test(rounds_random_numbers),
-    cmocka_unit_test(overflow_is_infinity_and_underflow_is_signed_zero),
-    cmocka_unit_test(nan_of_any_payload_stays_a_quiet_nan),
+      cmocka_unit_test(every_value_survives_a_round_trip),
+      cmocka_unit_test(rounds_to_nearest_even_around_every_value_and_tie),
+      cmocka_unit_test(rounds_random_numbers),
+      cmocka_unit_test(overflow_is_infinity_and_underflow_is_signed_zero),
+      cmocka_unit_test(nan_of_any_payload_stays_a_quiet_nan),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* test_net.c - the net: an acceptor and a dialler in one process, honest peers and others; what is delivered, what is refused
- * with which words, and what is left behind. Where a peer must misbehave it is a bare socket driven by hand. */
+/* test_net.c - the net: an acceptor and a dialler in one process, honest peers and others; what is
+ * delivered, what is refused with which words, and what is left behind. Where a peer must misbehave
+ * it is a bare socket driven by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -366,7 +367,8 @@ static void test_unknown_name_times_out(void **state) {
   world_close(&w);
 }
 
-/* Bytes that follow the last message of the handshake at once belong to the receiver of the socket. */
+/* Bytes that follow the last message of the handshake at once belong to the receiver of the
+ * socket. */
 static void test_no_byte_beyond_the_handshake(void **state) {
   (void)state;
   struct world w;
@@ -857,8 +859,8 @@ static void test_refused_until_it_appears(void **state) {
   world_close(&w);
 }
 
-/* A stranger behind the first address does not keep the dialler from the second, whether it is silent, talks something else
- * or belongs to another job. */
+/* A stranger behind the first address does not keep the dialler from the second, whether it is
+ * silent, talks something else or belongs to another job. */
 static void test_stranger_behind_an_address(void **state) {
   (void)state;
   for (int kind = 0; kind < 3; kind++) {

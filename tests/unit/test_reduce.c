@@ -21,13 +21,13 @@ typedef __float128 wide;
 typedef long double wide;
 #endif
 
-#define COUNT 300          /* elements of the short cases */
-#define LONG_COUNT 20011   /* of the long one */
-#define SLACK 64           /* bytes an operand may be moved */
+#define COUNT 300        /* elements of the short cases */
+#define LONG_COUNT 20011 /* of the long one */
+#define SLACK 64         /* bytes an operand may be moved */
 #define MAX_ELEMENT 8
 
-static const char *const levels[] = { "avx2", "avx512", "neon" };
-static const uint32_t divisors[] = { 0, 1, 2, 3, 7, 16384, 0x80000001u, 0xffffffffu };
+static const char *const levels[] = {"avx2", "avx512", "neon"};
+static const uint32_t divisors[] = {0, 1, 2, 3, 7, 16384, 0x80000001u, 0xffffffffu};
 
 static uint64_t random_state = 1;
 
@@ -40,14 +40,11 @@ static uint64_t random_bits(void) {
 
 static int mantissa_bits(gyre_dtype t) { /* 0: an integer */
   static const int bits[GYRE_DTYPE_COUNT] = {
-    [GYRE_F32] = 23, [GYRE_F64] = 52, [GYRE_F16] = 10, [GYRE_BF16] = 7
-  };
+      [GYRE_F32] = 23, [GYRE_F64] = 52, [GYRE_F16] = 10, [GYRE_BF16] = 7};
   return bits[t];
 }
 
-static int type_bits(gyre_dtype t) {
-  return 8 * (int)gyre_dtype_size(t);
-}
+static int type_bits(gyre_dtype t) { return 8 * (int)gyre_dtype_size(t); }
 
 static bool is_signed(gyre_dtype t) {
   return t == GYRE_I8 || t == GYRE_I16 || t == GYRE_I32 || t == GYRE_I64;
@@ -79,15 +76,27 @@ static size_t special_values(gyre_dtype t, uint64_t *out) {
   uint64_t top = UINT64_C(1) << (bits - 1), all = top | (top - 1);
   size_t n = 0;
   if (m == 0) {
-    const uint64_t v[] = { 0, 1, 2, 3, all, all - 1, top, top - 1, top + 1, all / 3 };
+    const uint64_t v[] = {0, 1, 2, 3, all, all - 1, top, top - 1, top + 1, all / 3};
     memcpy(out, v, sizeof v);
     return sizeof v / sizeof *v;
   }
   uint64_t infinity = exponent_mask(t), normal = UINT64_C(1) << m, one = infinity / 2 & infinity;
   const uint64_t v[] = {
-    0, 1, normal - 1, normal, normal + 1, one - 1, one, one + 1,
-    infinity - normal, infinity - 2, infinity - 1, infinity,
-    infinity + 1 /* signaling NaN */, infinity | normal >> 1 /* quiet */, top - 1 /* quiet */
+      0,
+      1,
+      normal - 1,
+      normal,
+      normal + 1,
+      one - 1,
+      one,
+      one + 1,
+      infinity - normal,
+      infinity - 2,
+      infinity - 1,
+      infinity,
+      infinity + 1 /* signaling NaN */,
+      infinity | normal >> 1 /* quiet */,
+      top - 1 /* quiet */
   };
   for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
     out[n++] = v[i];
@@ -123,10 +132,10 @@ static wide decode(uint64_t u, gyre_dtype t) {
   double d;
   uint32_t low = (uint32_t)u;
   switch (t) {
-  case GYRE_F16: return gy_f16_to_f32((uint16_t)u);
-  case GYRE_BF16: return gy_bf16_to_f32((uint16_t)u);
-  case GYRE_F32: memcpy(&f, &low, sizeof f); return f;
-  default: memcpy(&d, &u, sizeof d); return d;
+    case GYRE_F16: return gy_f16_to_f32((uint16_t)u);
+    case GYRE_BF16: return gy_bf16_to_f32((uint16_t)u);
+    case GYRE_F32: memcpy(&f, &low, sizeof f); return f;
+    default: memcpy(&d, &u, sizeof d); return d;
   }
 }
 
@@ -136,10 +145,10 @@ static uint64_t encode(wide x, gyre_dtype t) {
   uint32_t low;
   uint64_t u;
   switch (t) {
-  case GYRE_F16: return gy_f32_to_f16(f);
-  case GYRE_BF16: return gy_f32_to_bf16(f);
-  case GYRE_F32: memcpy(&low, &f, sizeof low); return low;
-  default: memcpy(&u, &d, sizeof u); return u;
+    case GYRE_F16: return gy_f32_to_f16(f);
+    case GYRE_BF16: return gy_f32_to_bf16(f);
+    case GYRE_F32: memcpy(&low, &f, sizeof low); return low;
+    default: memcpy(&u, &d, sizeof u); return u;
   }
 }
 
@@ -174,10 +183,10 @@ static uint64_t wrapped(unsigned __int128 v, gyre_dtype t) {
 static uint64_t integer_oracle(uint64_t a, uint64_t b, gyre_dtype t, gyre_op op, uint32_t divisor) {
   __int128 x = integer(a, t), y = integer(b, t), r;
   switch (op) {
-  case GYRE_MIN: return x < y ? a : b;
-  case GYRE_MAX: return x > y ? a : b;
-  case GYRE_PROD: return wrapped((unsigned __int128)x * (unsigned __int128)y, t);
-  default: r = integer(wrapped((unsigned __int128)(x + y), t), t); break;
+    case GYRE_MIN: return x < y ? a : b;
+    case GYRE_MAX: return x > y ? a : b;
+    case GYRE_PROD: return wrapped((unsigned __int128)x * (unsigned __int128)y, t);
+    default: r = integer(wrapped((unsigned __int128)(x + y), t), t); break;
   }
   return wrapped((unsigned __int128)(divisor > 1 ? r / divisor : r), t);
 }
@@ -186,9 +195,7 @@ static uint64_t oracle(uint64_t a, uint64_t b, gyre_dtype t, gyre_op op, uint32_
   return (mantissa_bits(t) > 0 ? float_oracle : integer_oracle)(a, b, t, op, divisor);
 }
 
-static bool divides(gyre_op op) {
-  return op == GYRE_SUM || op == GYRE_AVG;
-}
+static bool divides(gyre_op op) { return op == GYRE_SUM || op == GYRE_AVG; }
 
 static void check_reference(uint64_t a, uint64_t b, gyre_dtype t, gyre_op op, uint32_t divisor) {
   uint64_t got = 0, expected = oracle(a, b, t, op, divisor);
@@ -273,7 +280,7 @@ static void check_result(const struct trial *c, const unsigned char *got, size_t
 /* Everything ends where its block ends, so that the sanitizer sees a read or write beyond. */
 static void every_count(const struct trial *c) {
   const size_t all = c->count * c->size;
-  unsigned char *block[3] = { malloc(all), malloc(all), malloc(all + 1) };
+  unsigned char *block[3] = {malloc(all), malloc(all), malloc(all + 1)};
   assert_true(block[0] != NULL && block[1] != NULL && block[2] != NULL);
   for (size_t n = 0; n <= c->count; n++) {
     const size_t bytes = n * c->size, skip = all - bytes;
@@ -351,7 +358,7 @@ static void with_every_kernel(size_t count, void (*body)(const struct trial *c))
       for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         if (gy_reduce_use(levels[i]) != GYRE_OK) continue;
         const gy_reduce_fn kernel = gy_reduce_kernel(t, op);
-        const struct trial c = { t, op, divisor, size, count, kernel, a, b, expected };
+        const struct trial c = {t, op, divisor, size, count, kernel, a, b, expected};
         body(&c);
       }
     }
@@ -397,7 +404,7 @@ static void kernels_match_on_special_values(void **state) {
       for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         if (gy_reduce_use(levels[i]) != GYRE_OK) continue;
         const gy_reduce_fn kernel = gy_reduce_kernel(t, op);
-        const struct trial c = { t, op, divisor, size, count, kernel, a, b, expected };
+        const struct trial c = {t, op, divisor, size, count, kernel, a, b, expected};
         kernel(d, a, b, count, divisor);
         check_result(&c, d, count, "special values", k);
       }
@@ -463,15 +470,15 @@ static void environment_is_set_and_restored(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(reference_is_exact_arithmetic),
-    cmocka_unit_test(scale_divides_and_one_copies),
-    cmocka_unit_test(kernels_match_at_every_count_and_in_place),
-    cmocka_unit_test(kernels_match_at_every_offset),
-    cmocka_unit_test(kernels_match_at_every_split),
-    cmocka_unit_test(kernels_match_on_long_ranges),
-    cmocka_unit_test(kernels_match_on_special_values),
-    cmocka_unit_test(level_is_chosen_by_name),
-    cmocka_unit_test(environment_is_set_and_restored),
+      cmocka_unit_test(reference_is_exact_arithmetic),
+      cmocka_unit_test(scale_divides_and_one_copies),
+      cmocka_unit_test(kernels_match_at_every_count_and_in_place),
+      cmocka_unit_test(kernels_match_at_every_offset),
+      cmocka_unit_test(kernels_match_at_every_split),
+      cmocka_unit_test(kernels_match_on_long_ranges),
+      cmocka_unit_test(kernels_match_on_special_values),
+      cmocka_unit_test(level_is_chosen_by_name),
+      cmocka_unit_test(environment_is_set_and_restored),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

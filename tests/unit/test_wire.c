@@ -1,4 +1,5 @@
-/* test_wire.c - message bodies: the bytes themselves, every short read, and text that does not fit. */
+/* test_wire.c - message bodies: the bytes themselves, every short read, and text that does not
+ * fit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -27,18 +27,19 @@ void gy_frame_encode(const struct gy_frame *f, uint8_t out[GY_FRAME_BYTES]) {
 }
 
 bool gy_frame_decode(const uint8_t in[GY_FRAME_BYTES], struct gy_frame *f) {
-  *f = (struct gy_frame){ .type = in[0],
-                          .flags = in[1],
-                          .offset = (uint16_t)get(in + 2, 2),
-                          .bytes = (uint32_t)get(in + 4, 4),
-                          .index = (uint32_t)get(in + 8, 4),
-                          .call = { .seq = get(in + 16, 4),
-                                    .count = get(in + 24, 8),
-                                    .root = (uint32_t)get(in + 20, 4),
-                                    .coll = in[12],
-                                    .dtype = in[13],
-                                    .op = in[14],
-                                    .algo = in[15] } };
-  return f->type == GY_FRAME_SLICE && f->flags == 0 && f->offset >= GY_FRAME_BYTES && f->offset <= GY_FRAME_MAX_OFFSET &&
+  *f = (struct gy_frame){.type = in[0],
+                         .flags = in[1],
+                         .offset = (uint16_t)get(in + 2, 2),
+                         .bytes = (uint32_t)get(in + 4, 4),
+                         .index = (uint32_t)get(in + 8, 4),
+                         .call = {.seq = get(in + 16, 4),
+                                  .count = get(in + 24, 8),
+                                  .root = (uint32_t)get(in + 20, 4),
+                                  .coll = in[12],
+                                  .dtype = in[13],
+                                  .op = in[14],
+                                  .algo = in[15]}};
+  return f->type == GY_FRAME_SLICE && f->flags == 0 && f->offset >= GY_FRAME_BYTES &&
+         f->offset <= GY_FRAME_MAX_OFFSET &&
          (f->bytes > GY_FRAME_SMALL || f->offset == GY_FRAME_BYTES);
 }

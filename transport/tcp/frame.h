@@ -1,19 +1,20 @@
 /*
  * frame.h - the header in front of every slice on a TCP link.
  *
- * Wire (little-endian). A frame is header, padding, payload, padding; its length is the next multiple of 64 bytes.
- *    0  u8  type (1: slice)       1  u8  flags, 0
- *    2  u16 payload offset from the start of the frame, 32 to 95; 32 if the payload has at most GY_FRAME_SMALL bytes
- *    4  u32 payload bytes
- *    8  u32 message index on this link and direction
+ * Wire (little-endian). A frame is header, padding, payload, padding; its length is the next
+ * multiple of 64 bytes.
+ *    0 u8 type (1: slice) 1 u8 flags, 0 2 u16 payload offset from the start of the frame, 32 to 95;
+ *    32 if the payload has at most GY_FRAME_SMALL bytes 4 u32 payload bytes 8 u32 message index on
+ *    this link and direction
  *   12  u8  collective  13 u8 type  14 u8 operator  15 u8 algorithm
  *   16  u32 sequence number of the operation, low half
  *   20  u32 root
  *   24  u64 count
  *
- * Why the padding: the kernel copies with `rep movsb`, which runs at two thirds of its speed unless source and destination are
- * equal modulo 64. A frame starts on a line of the kernel's buffer, so the sender lets its payload start where its own buffer
- * does within a line; buffers that are alike on both ends are then copied fast on both.
+ * Why the padding: the kernel copies with `rep movsb`, which runs at two thirds of its speed unless
+ * source and destination are equal modulo 64. A frame starts on a line of the kernel's buffer, so
+ * the sender lets its payload start where its own buffer does within a line; buffers that are alike
+ * on both ends are then copied fast on both.
  */
 #ifndef GY_TCP_FRAME_H
 #define GY_TCP_FRAME_H
@@ -35,7 +36,9 @@ struct gy_frame {
 
 void gy_frame_encode(const struct gy_frame *f, uint8_t out[GY_FRAME_BYTES]);
 /* Bytes of padding behind a payload. */
-static inline size_t gy_frame_tail(size_t offset, size_t bytes) { return -(offset + bytes) % GY_FRAME_LINE; }
+static inline size_t gy_frame_tail(size_t offset, size_t bytes) {
+  return -(offset + bytes) % GY_FRAME_LINE;
+}
 /* False: not a frame. */
 bool gy_frame_decode(const uint8_t in[GY_FRAME_BYTES], struct gy_frame *f);
 

@@ -1,11 +1,12 @@
 /*
  * io.c - moves the bytes of a link.
  *
- * Its own sendmsg and recvmsg rather than libuv's streams (docs/adr/0002): one path whether the driver spins or sleeps, payloads
- * land at their final address with the next header in one call, and MSG_NOSIGNAL keeps SIGPIPE from the user's program.
+ * Its own sendmsg and recvmsg rather than libuv's streams (docs/adr/0002): one path whether the
+ * driver spins or sleeps, payloads land at their final address with the next header in one call,
+ * and MSG_NOSIGNAL keeps SIGPIPE from the user's program.
  *
- * Nothing is ever read beyond the header that follows the current frame, so a link needs no buffer of its own: a frame that may
- * not be received yet stays in the kernel, which is the back-pressure.
+ * Nothing is ever read beyond the header that follows the current frame, so a link needs no buffer
+ * of its own: a frame that may not be received yet stays in the kernel, which is the back-pressure.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,9 +16,11 @@
 #include "../../src/status.h"
 #include "link.h"
 
-#define SEND_FRAMES 8          /* small frames in one sendmsg */
-#define SEND_BYTES (256u << 10) /* about so much in one sendmsg, and one sendmsg in a poll: sending and receiving in turns keeps */
-                               /* what is in flight inside the caches, worth a quarter of the bandwidth at 64 MiB */
+#define SEND_FRAMES 8 /* small frames in one sendmsg */
+#define SEND_BYTES \
+  (256u << 10) /* about so much in one sendmsg, and one sendmsg in a poll: sending and receiving in turns keeps */
+               /* what is in flight inside the caches, worth a quarter of the
+                                * bandwidth at 64 MiB */
 
 /* ------------------------------------------------------------------------------------ send --- */
 
@@ -27,8 +30,11 @@ static uint16_t payload_offset(const struct gy_xfer *x) {
 }
 
 void gy_tcp_prepare(struct tcp_link *l, struct gy_xfer *x) {
-  struct gy_frame f = { .type = GY_FRAME_SLICE, .offset = payload_offset(x), .bytes = (uint32_t)x->bytes,
-                        .index = x->index, .call = *x->call };
+  struct gy_frame f = {.type = GY_FRAME_SLICE,
+                       .offset = payload_offset(x),
+                       .bytes = (uint32_t)x->bytes,
+                       .index = x->index,
+                       .call = *x->call};
   gy_frame_encode(&f, l->tx_header[x->index % l->window]);
 }
 
@@ -45,17 +51,18 @@ static size_t frame_bytes(const struct tcp_link *l, const struct gy_xfer *x) {
 /* Adds what is left of one frame; returns how many entries it took. */
 static int gather(const struct tcp_link *l, const struct gy_xfer *x, struct iovec *iov) {
   static uint8_t zeros[GY_FRAME_LINE];
-  size_t header = header_bytes(l, x), moved = x->moved, end = header + x->bytes, whole = frame_bytes(l, x);
+  size_t header = header_bytes(l, x), moved = x->moved, end = header + x->bytes,
+         whole = frame_bytes(l, x);
   int n = 0;
   if (moved < header) {
-    iov[n++] = (struct iovec){ l->tx_header[x->index % l->window] + moved, header - moved };
+    iov[n++] = (struct iovec){l->tx_header[x->index % l->window] + moved, header - moved};
     moved = header;
   }
   if (moved < end) {
-    iov[n++] = (struct iovec){ (char *)x->addr + (moved - header), end - moved };
+    iov[n++] = (struct iovec){(char *)x->addr + (moved - header), end - moved};
     moved = end;
   }
-  if (moved < whole) iov[n++] = (struct iovec){ zeros, whole - moved };
+  if (moved < whole) iov[n++] = (struct iovec){zeros, whole - moved};
   return n;
 }
 
@@ -78,12 +85,13 @@ unsigned gy_tcp_send(struct tcp_link *l) {
   struct iovec iov[3 * SEND_FRAMES];
   size_t want = 0;
   int n = 0;
-  for (const struct gy_xfer *x = l->tx_next; x && n <= 3 * (SEND_FRAMES - 1) && want < SEND_BYTES; x = x->next) {
+  for (const struct gy_xfer *x = l->tx_next; x && n <= 3 * (SEND_FRAMES - 1) && want < SEND_BYTES;
+       x = x->next) {
     int added = gather(l, x, iov + n);
     for (int i = n; i < n + added; i++) want += iov[i].iov_len;
     n += added;
   }
-  struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)n };
+  struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)n};
   ssize_t done;
   do {
     done = sendmsg(l->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -128,17 +136,17 @@ static bool check_frame(struct tcp_link *l) {
   }
   f->call.seq |= x->call->seq & ~(uint64_t)UINT32_MAX; /* the low half travels */
   const struct gy_descriptor *mine = x->call, *theirs = &f->call;
-  bool same = mine->seq == theirs->seq && mine->count == theirs->count && mine->root == theirs->root &&
-              mine->coll == theirs->coll && mine->dtype == theirs->dtype && mine->op == theirs->op &&
-              mine->algo == theirs->algo;
+  bool same = mine->seq == theirs->seq && mine->count == theirs->count &&
+              mine->root == theirs->root && mine->coll == theirs->coll &&
+              mine->dtype == theirs->dtype && mine->op == theirs->op && mine->algo == theirs->algo;
   if (!same) {
     l->down = true;
     gy_on_mismatch(&l->base, mine, theirs);
     return false;
   }
   if (f->index != x->index || f->bytes != x->bytes) {
-    gy_fail(GYRE_ERR_PROTO, "frame %u of %u bytes came where frame %u of %zu bytes was due", f->index, f->bytes,
-            x->index, x->bytes);
+    gy_fail(GYRE_ERR_PROTO, "frame %u of %u bytes came where frame %u of %zu bytes was due",
+            f->index, f->bytes, x->index, x->bytes);
     gy_tcp_link_down(l, GYRE_ERR_PROTO, 0);
     return false;
   }
@@ -147,8 +155,8 @@ static bool check_frame(struct tcp_link *l) {
   return true;
 }
 
-/* Where the next payload bytes of a reducing receive are staged: on the place within a line that they have in the frame, with
- * the carried bytes right before them. */
+/* Where the next payload bytes of a reducing receive are staged: on the place within a line that
+ * they have in the frame, with the carried bytes right before them. */
 static uint8_t *staging_at(const struct tcp_link *l, const struct gy_xfer *x) {
   size_t offset = l->checked ? l->frame.offset : GY_FRAME_BYTES;
   return l->tcp->staging + GY_FRAME_LINE + (offset + x->moved) % GY_FRAME_LINE;
@@ -169,8 +177,8 @@ static void reduce_staged(struct tcp_link *l, struct gy_xfer *x, size_t n) {
   char *dst = (char *)x->addr + at;
   const char *operand = (const char *)x->operand + at;
   if (whole) {
-    x->reduce(dst, x->swap ? (const void *)from : operand, x->swap ? (const void *)operand : from, whole / x->esize,
-              x->finish);
+    x->reduce(dst, x->swap ? (const void *)from : operand, x->swap ? (const void *)operand : from,
+              whole / x->esize, x->finish);
   }
   l->carried = have - whole;
   memcpy(l->carry, from + whole, l->carried);
@@ -186,26 +194,27 @@ static void finish_frame(struct tcp_link *l) {
   gy_on_xfer_done(&l->base, x);
 }
 
-/* Where the next bytes of the stream go: the rest of the padding and header, then padding, payload, and as far as that is known
- * the padding and header behind it. */
+/* Where the next bytes of the stream go: the rest of the padding and header, then padding, payload,
+ * and as far as that is known the padding and header behind it. */
 static int scatter(struct tcp_link *l, struct iovec *iov, uint8_t *padding) {
   struct gy_xfer *x = l->rx.head;
   int n = 0;
   if (!l->checked) {
-    if (l->tail_left) iov[n++] = (struct iovec){ padding, l->tail_left };
-    iov[n++] = (struct iovec){ l->header + l->header_have, GY_FRAME_BYTES - l->header_have };
+    if (l->tail_left) iov[n++] = (struct iovec){padding, l->tail_left};
+    iov[n++] = (struct iovec){l->header + l->header_have, GY_FRAME_BYTES - l->header_have};
     if (x->bytes > GY_FRAME_SMALL) return n; /* the payload's place is in the header */
   }
-  if (l->pad_left) iov[n++] = (struct iovec){ padding, l->pad_left };
+  if (l->pad_left) iov[n++] = (struct iovec){padding, l->pad_left};
   size_t left = x->bytes - x->moved;
   if (x->reduce && left > STAGING_BYTES) {
-    iov[n++] = (struct iovec){ stage(l, x), STAGING_BYTES };
+    iov[n++] = (struct iovec){stage(l, x), STAGING_BYTES};
     return n;
   }
-  if (left) iov[n++] = (struct iovec){ x->reduce ? stage(l, x) : (uint8_t *)x->addr + x->moved, left };
+  if (left)
+    iov[n++] = (struct iovec){x->reduce ? stage(l, x) : (uint8_t *)x->addr + x->moved, left};
   size_t tail = gy_frame_tail(l->checked ? l->frame.offset : GY_FRAME_BYTES, x->bytes);
-  if (tail) iov[n++] = (struct iovec){ padding, tail };
-  if (l->checked && x->next) iov[n++] = (struct iovec){ l->header, GY_FRAME_BYTES };
+  if (tail) iov[n++] = (struct iovec){padding, tail};
+  if (l->checked && x->next) iov[n++] = (struct iovec){l->header, GY_FRAME_BYTES};
   return n;
 }
 
@@ -249,11 +258,9 @@ unsigned gy_tcp_receive(struct tcp_link *l) {
   size_t want = 0;
   int n_iov = scatter(l, iov, padding);
   for (int i = 0; i < n_iov; i++) want += iov[i].iov_len;
-  struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)n_iov };
+  struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)n_iov};
   ssize_t n;
-  do {
-    n = recvmsg(l->fd, &msg, MSG_DONTWAIT);
-  } while (n < 0 && errno == EINTR);
+  do { n = recvmsg(l->fd, &msg, MSG_DONTWAIT); } while (n < 0 && errno == EINTR);
   if (n > 0) {
     if ((size_t)n < want) l->readable = false;
     took(l, (size_t)n);
@@ -273,5 +280,6 @@ void gy_tcp_look(struct tcp_link *l) {
   struct gy_frame f;
   ssize_t n = recv(l->fd, header, sizeof header, MSG_PEEK | MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) l->readable = false;
-  if (n == (ssize_t)sizeof header && gy_frame_decode(header, &f)) gy_on_unclaimed(&l->base, &f.call);
+  if (n == (ssize_t)sizeof header && gy_frame_decode(header, &f))
+    gy_on_unclaimed(&l->base, &f.call);
 }

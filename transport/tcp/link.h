@@ -10,7 +10,7 @@
 
 #define STAGING_BYTES (256u << 10) /* fits the second-level cache with room for the operand */
 
-struct tcp {           /* the transport, opened for one communicator */
+struct tcp { /* the transport, opened for one communicator */
   struct gy_comm_core *core;
   struct tcp_link *links;
   struct gy_expect *expect;
@@ -26,27 +26,27 @@ struct tcp_link {
   struct gy_link base; /* first */
   struct tcp_link *next;
   struct tcp *tcp;
-  int fd;              /* -1 until the connection is there */
+  int fd; /* -1 until the connection is there */
   struct gy_dial *dial;
-  uv_poll_t *watch;    /* closes later than the link */
-  int watched;         /* events libuv watches now */
+  uv_poll_t *watch;        /* closes later than the link */
+  int watched;             /* events libuv watches now */
   bool readable, writable; /* libuv said so; false once the kernel said EAGAIN */
-  bool sent;           /* since the last poll: the next send is left to the next one */
-  int tx_errno;        /* sending failed; receiving goes on to the end of what is there */
-  bool down;           /* broken and reported */
+  bool sent;               /* since the last poll: the next send is left to the next one */
+  int tx_errno;            /* sending failed; receiving goes on to the end of what is there */
+  bool down;               /* broken and reported */
   struct gy_address local, peer;
 
   struct xfer_queue rx;
   uint8_t header[GY_FRAME_BYTES];
-  size_t header_have;  /* bytes of the current frame's header */
+  size_t header_have;    /* bytes of the current frame's header */
   struct gy_frame frame; /* the current frame, valid when header_have is 32 and `checked` */
   bool checked;
-  size_t pad_left;     /* bytes between header and payload still to be skipped */
-  size_t tail_left;    /* the same for those before the next header */
-  uint8_t carry[8];    /* the beginning of an element whose rest has not come */
+  size_t pad_left;  /* bytes between header and payload still to be skipped */
+  size_t tail_left; /* the same for those before the next header */
+  uint8_t carry[8]; /* the beginning of an element whose rest has not come */
   size_t carried;
 
-  struct xfer_queue tx; /* in order; those wholly sent stand first until poll reports them */
+  struct xfer_queue tx;    /* in order; those wholly sent stand first until poll reports them */
   struct gy_xfer *tx_next; /* the first that is not wholly sent */
   uint8_t (*tx_header)[GY_FRAME_MAX_OFFSET + 1]; /* one for each transfer of the window */
   uint32_t window;

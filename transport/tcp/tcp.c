@@ -1,12 +1,15 @@
 /*
- * tcp.c - the TCP transport: one socket for a link, dialled by the lower rank, watched by the context's loop.
+ * tcp.c - the TCP transport: one socket for a link, dialled by the lower rank, watched by the
+ * context's loop.
  *
- * Thread: the driving thread. Owner: the engine opens and closes links; sockets that outlive them linger in the net.
+ * Thread: the driving thread. Owner: the engine opens and closes links; sockets that outlive them
+ *         linger in the net.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,7 +27,8 @@ struct early { /* a peer's connection that came before our end was opened */
 
 static void on_event(uv_poll_t *handle, int status, int events);
 
-/* The peer's end is noticed on an idle link too; data that nobody has asked for yet is noticed once. */
+/* The peer's end is noticed on an idle link too; data that nobody has asked for yet is noticed
+ * once. */
 static int wanted(const struct tcp_link *l) {
   if (l->down) return 0;
   return (l->rx.head || !l->readable ? UV_READABLE : 0) | (l->tx_next ? UV_WRITABLE : 0);
@@ -41,10 +45,12 @@ static void set_watch(struct tcp_link *l, int events) {
 
 static void on_event(uv_poll_t *handle, int status, int events) {
   struct tcp_link *l = handle->data;
-  if (status < 0 || events & UV_READABLE) l->readable = true; /* the next read will say what is wrong */
+  if (status < 0 || events & UV_READABLE)
+    l->readable = true; /* the next read will say what is wrong */
   if (status < 0 || events & UV_WRITABLE) l->writable = true;
   if (status < 0) l->watched = 0; /* libuv has stopped the handle */
-  /* What is not wanted any more would be reported again and again, as events are level-triggered; the rest stays watched. */
+  /* What is not wanted any more would be reported again and again, as events are level-triggered;
+   * the rest stays watched. */
   if (l->watched & ~wanted(l)) set_watch(l, wanted(l));
 }
 
@@ -72,24 +78,28 @@ static bool same_host(const struct tcp *t, int peer) {
 static void warn_of_congestion(const char *wanted, int sys_errno) {
   static atomic_flag warned = ATOMIC_FLAG_INIT;
   if (atomic_flag_test_and_set(&warned)) return;
-  gy_log(GY_LOG_WARN,
-         "GYRE_TCP_CONGESTION=%s cannot be had (%s), links keep the system's; what there is stands in "
-         "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
-         wanted, strerror(sys_errno));
+  gy_log(
+      GY_LOG_WARN,
+      "GYRE_TCP_CONGESTION=%s cannot be had (%s), links keep the system's; what there is stands in "
+      "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
+      wanted, strerror(sys_errno));
 }
 
-/* A pacing congestion control (bbr) costs a quarter of the bandwidth on loopback, so links within a host get one without.
- * Only what the kernel allows to everybody is tried; that none works is no error. */
+/* A pacing congestion control (bbr) costs a quarter of the bandwidth on loopback, so links within a
+ * host get one without. Only what the kernel allows to everybody is tried; that none works is no
+ * error. */
 static void set_congestion(const struct tcp *t, int peer, int fd) {
-  static const char *const unpaced[] = { "cubic", "reno" };
+  static const char *const unpaced[] = {"cubic", "reno"};
   const char *wanted = t->core->roster->agreed.tcp_congestion;
   if (!*wanted || !same_host(t, peer)) return;
   if (strcmp(wanted, "auto")) {
-    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, (socklen_t)strlen(wanted))) warn_of_congestion(wanted, errno);
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, (socklen_t)strlen(wanted)))
+      warn_of_congestion(wanted, errno);
     return;
   }
   for (size_t i = 0; i < sizeof unpaced / sizeof *unpaced; i++) {
-    if (!setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, unpaced[i], (socklen_t)strlen(unpaced[i]))) return;
+    if (!setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, unpaced[i], (socklen_t)strlen(unpaced[i])))
+      return;
   }
 }
 
@@ -101,7 +111,8 @@ void gy_tcp_link_down(struct tcp_link *l, gyre_status why, int sys_errno) {
 
 static gyre_status link_up(struct tcp_link *l, const struct gy_conn *conn) {
   uv_poll_t *watch_handle = malloc(sizeof *watch_handle);
-  if (!watch_handle) return gy_fail(GYRE_ERR_NOMEM, "out of memory for the link to rank %d", l->base.peer);
+  if (!watch_handle)
+    return gy_fail(GYRE_ERR_NOMEM, "out of memory for the link to rank %d", l->base.peer);
   int rc = uv_poll_init(l->tcp->core->uv, watch_handle, conn->fd);
   if (rc) {
     free(watch_handle);
@@ -115,8 +126,8 @@ static gyre_status link_up(struct tcp_link *l, const struct gy_conn *conn) {
   l->readable = l->writable = true;
   set_congestion(l->tcp, l->base.peer, l->fd);
   char here[GY_ADDRESS_TEXT], there[GY_ADDRESS_TEXT];
-  gy_log(GY_LOG_DEBUG, "rank %d lane %u to rank %d: %s -> %s", l->tcp->core->rank, l->base.lane, l->base.peer,
-         gy_address_text(&l->local, here), gy_address_text(&l->peer, there));
+  gy_log(GY_LOG_DEBUG, "rank %d lane %u to rank %d: %s -> %s", l->tcp->core->rank, l->base.lane,
+         l->base.peer, gy_address_text(&l->local, here), gy_address_text(&l->peer, there));
   return GYRE_OK;
 }
 
@@ -140,15 +151,18 @@ static struct tcp_link *find_link(struct tcp *t, int peer, uint16_t lane) {
 static gyre_status accepted(void *user, const struct gy_conn *conn) {
   struct tcp *t = user;
   if (conn->id.from < 0 || conn->id.from >= t->core->rank) {
-    return gy_fail(GYRE_ERR_PROTO, "rank %d has no business dialling rank %d", conn->id.from, t->core->rank);
+    return gy_fail(GYRE_ERR_PROTO, "rank %d has no business dialling rank %d", conn->id.from,
+                   t->core->rank);
   }
   struct tcp_link *l = find_link(t, conn->id.from, conn->id.lane);
   for (struct early *e = t->early; e; e = e->next) {
     if (e->conn.id.from != conn->id.from || e->conn.id.lane != conn->id.lane) continue;
-    return gy_fail(GYRE_ERR_PROTO, "rank %d has connected lane %u already", conn->id.from, conn->id.lane);
+    return gy_fail(GYRE_ERR_PROTO, "rank %d has connected lane %u already", conn->id.from,
+                   conn->id.lane);
   }
   if (l && l->fd >= 0) {
-    return gy_fail(GYRE_ERR_PROTO, "rank %d has connected lane %u already", conn->id.from, conn->id.lane);
+    return gy_fail(GYRE_ERR_PROTO, "rank %d has connected lane %u already", conn->id.from,
+                   conn->id.lane);
   }
   if (l) return link_up(l, conn);
   struct early *e = malloc(sizeof *e);
@@ -180,7 +194,8 @@ static gyre_status tcp_open(struct gy_comm_core *core, struct gy_tl **out) {
   t->staging = aligned_alloc(4096, STAGING_BYTES + 4096);
   if (!t->staging) goto free_transport;
   memset(t->staging, 0, STAGING_BYTES + 4096); /* touched now, not in the first operation */
-  st = gy_net_expect(core->net, GY_CONN_DATA, core->roster->epoch, core->rank, &core->secret, accepted, t, &t->expect);
+  st = gy_net_expect(core->net, GY_CONN_DATA, core->roster->epoch, core->rank, &core->secret,
+                     accepted, t, &t->expect);
   if (st) goto free_staging;
   *out = (struct gy_tl *)t;
   return GYRE_OK;
@@ -212,17 +227,19 @@ static gyre_status dial(struct tcp_link *l) {
   const struct gy_comm_core *core = l->tcp->core;
   const struct gy_member *m = &core->roster->member[l->base.peer];
   struct gy_address candidate[GY_ADDRESS_MAX];
-  size_t n = gy_address_order(core->settings, m->address, m->n_address, same_host(l->tcp, l->base.peer),
-                              candidate);
-  struct gy_dial_target target = { .candidate = candidate, .n_candidate = n };
-  struct gy_identity id = { .kind = GY_CONN_DATA, .lane = l->base.lane, .from = core->rank, .to = l->base.peer };
+  size_t n = gy_address_order(core->settings, m->address, m->n_address,
+                              same_host(l->tcp, l->base.peer), candidate);
+  struct gy_dial_target target = {.candidate = candidate, .n_candidate = n};
+  struct gy_identity id = {
+      .kind = GY_CONN_DATA, .lane = l->base.lane, .from = core->rank, .to = l->base.peer};
   memcpy(id.key, core->roster->epoch, sizeof id.key);
   if (!n) {
-    return gy_fail(GYRE_ERR_SYS, "rank %d on %s told no address that can be reached from another host", l->base.peer,
-                   m->host_name);
+    return gy_fail(GYRE_ERR_SYS,
+                   "rank %d on %s told no address that can be reached from another host",
+                   l->base.peer, m->host_name);
   }
-  return gy_dial_start(core->net, &target, &id, &core->secret, (uint32_t)core->settings->connect_timeout_ms, dialled, l,
-                       &l->dial);
+  return gy_dial_start(core->net, &target, &id, &core->secret,
+                       (uint32_t)core->settings->connect_timeout_ms, dialled, l, &l->dial);
 }
 
 /* Uses the connection that came early, if it did. */
@@ -239,13 +256,14 @@ static gyre_status adopt(struct tcp_link *l) {
   return GYRE_OK;
 }
 
-static gyre_status tcp_link_open(struct gy_tl *tl, int peer, uint16_t lane, void *owner, struct gy_link **out) {
+static gyre_status tcp_link_open(struct gy_tl *tl, int peer, uint16_t lane, void *owner,
+                                 struct gy_link **out) {
   struct tcp *t = (struct tcp *)tl;
   uint32_t window = t->core->roster->agreed.window;
   gyre_status st;
   struct tcp_link *l = calloc(1, sizeof *l + window * sizeof *l->tx_header);
   if (!l) return gy_fail(GYRE_ERR_NOMEM, "out of memory for the link to rank %d", peer);
-  l->base = (struct gy_link){ .tl = tl, .peer = peer, .lane = lane, .owner = owner };
+  l->base = (struct gy_link){.tl = tl, .peer = peer, .lane = lane, .owner = owner};
   l->tcp = t;
   l->fd = -1;
   l->window = window;
@@ -331,24 +349,27 @@ static bool tcp_arm(struct gy_tl *tl) {
 static size_t tcp_describe(const struct gy_link *base, char *out, size_t capacity) {
   const struct tcp_link *l = (const struct tcp_link *)base;
   char here[GY_ADDRESS_TEXT], there[GY_ADDRESS_TEXT];
-  if (l->fd < 0) return gy_format(out, capacity, "tcp, not connected%s", l->dial ? ", dialling" : ", waiting for its dial");
-  return gy_format(out, capacity, "tcp %s -> %s%s, %llu bytes in, %llu out", gy_address_text(&l->local, here),
-                   gy_address_text(&l->peer, there), l->down ? ", broken" : "", (unsigned long long)base->bytes_in,
+  if (l->fd < 0)
+    return gy_format(out, capacity, "tcp, not connected%s",
+                     l->dial ? ", dialling" : ", waiting for its dial");
+  return gy_format(out, capacity, "tcp %s -> %s%s, %llu bytes in, %llu out",
+                   gy_address_text(&l->local, here), gy_address_text(&l->peer, there),
+                   l->down ? ", broken" : "", (unsigned long long)base->bytes_in,
                    (unsigned long long)base->bytes_out);
 }
 
 const struct gy_tl_ops gy_tcp_ops = {
-  .name = "tcp",
-  .abi = GY_TL_ABI,
-  .caps = GY_CAP_HOST_MEM | GY_CAP_RECV_REDUCE,
-  .reach = tcp_reach,
-  .open = tcp_open,
-  .link_open = tcp_link_open,
-  .link_close = tcp_link_close,
-  .close = tcp_close,
-  .post_send = tcp_post_send,
-  .post_recv = tcp_post_recv,
-  .poll = tcp_poll,
-  .arm = tcp_arm,
-  .describe = tcp_describe,
+    .name = "tcp",
+    .abi = GY_TL_ABI,
+    .caps = GY_CAP_HOST_MEM | GY_CAP_RECV_REDUCE,
+    .reach = tcp_reach,
+    .open = tcp_open,
+    .link_open = tcp_link_open,
+    .link_close = tcp_link_close,
+    .close = tcp_close,
+    .post_send = tcp_post_send,
+    .post_recv = tcp_post_recv,
+    .poll = tcp_poll,
+    .arm = tcp_arm,
+    .describe = tcp_describe,
 };
