@@ -26,7 +26,7 @@
 #define RANKS_MAX 16384
 #define AUTO_SLICE_BYTES 262144
 #define AUTO_WINDOW 8
-#define GRACE_MEMBER_MS 1000 /* how much longer than its deadline a member waits for the root */
+#define GRACE_MEMBER_MS 3000 /* how much longer than its deadline a member waits for the root */
 #define GRACE_LATE_MS 3000   /* how long a failed root still answers ranks that come late */
 #define LOOK_MIN_MS 20       /* between two looks at a file or store */
 #define LOOK_MAX_MS 100

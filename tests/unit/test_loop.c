@@ -276,7 +276,9 @@ static void open_loop(struct world *w, const char *progress, const char *spin_us
   *w = (struct world){.seed = 20240607, .thread = thread, .source = {NULL, pass_of, arm_of}};
   pthread_mutex_init(&w->net_lock, NULL);
   assert_int_equal(gy_loop_create(&settings, thread, &w->loop), GYRE_OK);
+  pthread_mutex_lock(&w->loop->lock);
   gy_loop_add(w->loop, &w->source);
+  pthread_mutex_unlock(&w->loop->lock);
 }
 
 static void close_loop(struct world *w) {
