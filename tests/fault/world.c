@@ -66,7 +66,7 @@ void self_create(struct self *self, const gyre_comm_config *config) {
 
 void self_say(struct self *self, enum kind kind, gyre_status status, uint64_t value) {
   struct report r = {.rank = self->rank,
-                     .kind = kind,
+                     .kind = (int)kind,
                      .status = status,
                      .verdict = GYRE_ERROR_INIT,
                      .at_ns = now_ns(),

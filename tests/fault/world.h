@@ -36,8 +36,7 @@ struct self { /* a rank, inside its process */
 enum kind { READY = 1, RETURNED, NOTE };
 
 struct report { /* small enough for a pipe to take it whole */
-  int rank;
-  enum kind kind;
+  int rank, kind;
   gyre_status status;
   gyre_error verdict;
   int64_t at_ns;
