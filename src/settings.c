@@ -20,9 +20,9 @@
 #define DAY_MS 86400000
 #define SPIN_AUTO_US 50
 
-#define ENTRY(kind_, name_, scope_, member)                     \
-  .name = name_, .kind = GY_KIND_##kind_, .scope = GY_##scope_, \
-  .offset = offsetof(struct gy_settings, member),               \
+#define ENTRY(kind_, name_, scope_, member)                       \
+  .name = (name_), .kind = GY_KIND_##kind_, .scope = GY_##scope_, \
+  .offset = offsetof(struct gy_settings, member),                 \
   .bytes = sizeof(((struct gy_settings *)0)->member)
 
 /* clang-format off */
