@@ -30,10 +30,10 @@
 #define RANKS_MAX 4
 
 /* In a rank's body: says what did not hold, and fails the rank. */
-#define NEED(env, condition)                                                                       \
-  do {                                                                                             \
-    if (!(condition))                                                                              \
-      return RANK_FAIL(env, "line %d: not so: %s (%s)", __LINE__, #condition, gyre_last_error());  \
+#define NEED(env, condition)                                                                      \
+  do {                                                                                            \
+    if (!(condition))                                                                             \
+      return RANK_FAIL(env, "line %d: not so: %s (%s)", __LINE__, #condition, gyre_last_error()); \
   } while (0)
 
 static void run_ranks(int nranks, rank_body body, void *arg) {
@@ -149,7 +149,7 @@ static int use_crosswise(struct rank_env *env) {
   gyre_request *req[COMMS];
   int32_t in[COMMS], out[COMMS];
   for (int i = 0; i < COMMS; i++) {
-    char suffix[8];
+    char suffix[16];
     snprintf(suffix, sizeof suffix, "%d", i);
     NEED(env, another(env, suffix, &comm[i]) == GYRE_OK);
     in[i] = env->rank + 100 * i;
@@ -185,9 +185,8 @@ static void rule_creation_leaves_out_untouched_on_failure(void **state) {
     assert_int_equal(gyre_comm_create(ctx, wrong[i].rank, wrong[i].nranks, &config, &out),
                      GYRE_ERR_ARG);
     assert_ptr_equal(out, marker);
-    assert_int_equal(
-        gyre_comm_create_async(ctx, wrong[i].rank, wrong[i].nranks, &config, &out, &req),
-        GYRE_ERR_ARG);
+    assert_int_equal(gyre_comm_create_async(ctx, wrong[i].rank, wrong[i].nranks, &config, &out, &req),
+                     GYRE_ERR_ARG);
     assert_null(req);
   }
   gyre_comm_config missing = GYRE_COMM_CONFIG_INIT; /* the other rank never comes */
@@ -236,8 +235,7 @@ static void rule_stale_struct_size_is_refused(void **state) {
 static void rule_version_is_that_of_the_header(void **state) {
   (void)state;
   char text[32];
-  snprintf(text, sizeof text, "%d.%d.%d", GYRE_VERSION_MAJOR, GYRE_VERSION_MINOR,
-           GYRE_VERSION_PATCH);
+  snprintf(text, sizeof text, "%d.%d.%d", GYRE_VERSION_MAJOR, GYRE_VERSION_MINOR, GYRE_VERSION_PATCH);
   assert_int_equal(gyre_version(), GYRE_VERSION);
   assert_string_equal(gyre_version_string(), text);
 }
@@ -484,7 +482,7 @@ static void try_everything(gyre_request *req, gyre_status status, void *user) {
   gyre_comm *comm = NULL;
   gyre_unique_id id;
   gyre_request *later = NULL;
-#define SO(condition)                                                                              \
+#define SO(condition) \
   if (!(condition) && !v->line) v->line = __LINE__
   SO(status == GYRE_OK);
   SO(gyre_test(req) == GYRE_OK);
@@ -736,8 +734,8 @@ static int overlap_in_part(struct rank_env *env) {
   NEED(env, gyre_all_reduce(c, buffer, buffer + 4, 4, GYRE_I32, GYRE_SUM) == GYRE_OK);
   NEED(env, gyre_all_reduce(c, buffer, buffer, 0, GYRE_I32, GYRE_SUM) == GYRE_OK);
   NEED(env, gyre_broadcast(c, env->rank ? out + 1 : buffer, out, 4, GYRE_I32, 0) == GYRE_OK);
-  NEED(env, gyre_reduce(c, buffer, env->rank ? buffer + 1 : out, 4, GYRE_I32, GYRE_SUM, 0) ==
-                GYRE_OK);
+  NEED(env,
+       gyre_reduce(c, buffer, env->rank ? buffer + 1 : out, 4, GYRE_I32, GYRE_SUM, 0) == GYRE_OK);
   return 0;
 }
 
@@ -763,7 +761,8 @@ static int differ_in_place(struct rank_env *env) {
 }
 
 static void rule_ranks_may_differ_in_place(void **state) {
-  static const char *const algos[] = {"all_reduce=ring,all_gather=ring", "all_reduce=tree,all_gather=direct",
+  static const char *const algos[] = {"all_reduce=ring,all_gather=ring",
+                                      "all_reduce=tree,all_gather=direct",
                                       "all_reduce=recursive_doubling,all_gather=bruck"};
   (void)state;
   for (size_t i = 0; i < sizeof algos / sizeof *algos; i++) {
@@ -798,12 +797,14 @@ static int guard_input(struct rank_env *env) {
 }
 
 static void rule_in_is_never_written(void **state) {
-  static const char *const algos[] = {NULL, "ring", "tree", "recursive_doubling", "direct", "bruck"};
+  static const char *const algos[] = {NULL,     "ring", "tree", "recursive_doubling",
+                                      "direct", "bruck"};
   (void)state;
   for (size_t i = 0; i < sizeof algos / sizeof *algos; i++) {
     char text[128] = "";
     if (algos[i] && strstr("ring tree", algos[i])) {
-      snprintf(text, sizeof text, "all_reduce=%s,broadcast=%s,reduce=%s", algos[i], algos[i], algos[i]);
+      snprintf(text, sizeof text, "all_reduce=%s,broadcast=%s,reduce=%s", algos[i], algos[i],
+               algos[i]);
     } else if (algos[i] && strstr("direct bruck", algos[i])) {
       snprintf(text, sizeof text, "all_gather=%s", algos[i]);
     } else if (algos[i]) {
@@ -821,7 +822,8 @@ static int leave_out_out(struct rank_env *env) {
       in[i] = mine ? i : i + 1;
       out[i] = -1;
     }
-    NEED(env, gyre_reduce(env->comm, in, mine ? out : NULL, 100, GYRE_I32, GYRE_MIN, root) == GYRE_OK);
+    NEED(env,
+         gyre_reduce(env->comm, in, mine ? out : NULL, 100, GYRE_I32, GYRE_MIN, root) == GYRE_OK);
     for (int i = 0; i < 100; i++) NEED(env, out[i] == (mine ? i : -1));
     NEED(env, gyre_broadcast(env->comm, mine ? in : NULL, mine ? NULL : out, 100, GYRE_I32, root) ==
                   GYRE_OK);
@@ -1096,7 +1098,8 @@ static void *be_member(void *arg) {
   m->good = true;
   for (int k = 0; k < 50; k++) {
     int32_t in = m->rank + 1, out = 0;
-    if (gyre_all_reduce(comm, &in, &out, 1, GYRE_I32, GYRE_SUM) || out != one_to(m->n)) m->good = false;
+    if (gyre_all_reduce(comm, &in, &out, 1, GYRE_I32, GYRE_SUM) || out != one_to(m->n))
+      m->good = false;
   }
   gyre_comm_destroy(comm);
   if (!m->ctx) gyre_context_destroy(ctx);
@@ -1163,7 +1166,7 @@ static int many_workers(struct rank_env *env) {
   struct worker w[WORKERS];
   pthread_t thread[WORKERS];
   for (int i = 0; i < WORKERS; i++) {
-    char suffix[8];
+    char suffix[16];
     snprintf(suffix, sizeof suffix, "w%d", i);
     w[i] = (struct worker){.env = env, .index = i};
     NEED(env, another(env, suffix, &w[i].comm) == GYRE_OK);
@@ -1260,8 +1263,8 @@ static void rule_context_fd_is_readable_for_progress_and_deadlines(void **state)
     for (int r = 0; r < 2; r++) {
       out[r] = test_calloc(N, sizeof **out);
       in[N - 1] = round;
-      assert_int_equal(
-          gyre_all_reduce_async(c.comm[r], in, out[r], N, GYRE_I32, GYRE_SUM, &req[r]), GYRE_OK);
+      assert_int_equal(gyre_all_reduce_async(c.comm[r], in, out[r], N, GYRE_I32, GYRE_SUM, &req[r]),
+                       GYRE_OK);
     }
     assert_int_equal(settle(&c, req, 2), GYRE_OK);
     for (int r = 0; r < 2; r++) {
