@@ -23,13 +23,26 @@ skip() { echo "skipped: $*"; exit 77; }
 title() { test=$1; printf '%4d s  %s\n' "$SECONDS" "$1"; }
 now_ms() { local t=${EPOCHREALTIME/[.,]/}; echo $((t / 1000)); }
 
-lab_down() {
+remove_namespaces() { # LAB
   local name
-  for name in $(ip netns list 2>/dev/null | awk -v lab="$lab" 'index($1, lab "-") == 1 { print $1 }'); do
+  for name in $(ip netns list 2>/dev/null | awk -v lab="$1" 'index($1, lab "-") == 1 { print $1 }'); do
     ip netns pids "$name" | xargs -r kill -9 2>/dev/null # all of them were started in here
     ip netns delete "$name"
   done
+}
+
+lab_down() {
+  remove_namespaces "$lab"
   rm -rf "$dir"
+}
+
+# What earlier runs left that were killed before they could clear up.
+sweep() {
+  local other
+  for other in $(ip netns list | grep -oE '^gyre[0-9]+-' | sort -u); do
+    other=${other%-}
+    [ -d "/proc/${other#gyre}" ] || remove_namespaces "$other"
+  done
 }
 
 # enter HOST: sets `into`, which runs a command there, under the host's own name and its own /etc/hosts. HOST is a number or
@@ -75,12 +88,13 @@ cable() {
 
 lab_up() {
   local host bridge
+  trap lab_down EXIT
+  trap 'exit 1' INT TERM HUP
   [ "$EUID" = 0 ] || skip "network namespaces need root"
   command -v ip >/dev/null || skip "there is no ip (Debian: iproute2)"
   command -v ss >/dev/null || skip "there is no ss (Debian: iproute2)"
   [ -x "$perf" ] || skip "there is no $perf"
-  trap lab_down EXIT
-  trap 'exit 1' INT TERM HUP
+  sweep
   make_namespace switch 2>"$dir/why" || skip "cannot make a network namespace: $(cat "$dir/why")"
   at switch true 2>"$dir/why" || skip "cannot enter a network namespace: $(cat "$dir/why")"
   for bridge in management data; do

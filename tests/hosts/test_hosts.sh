@@ -1,7 +1,7 @@
 #!/bin/bash
 # test_hosts.sh BUILD_DIR SOURCE_DIR - what crosses hosts: rendezvous, secrets, interfaces, ports, lost links, missing ranks.
 set -u
-source "$(dirname "$0")/lib.sh"
+source "$(dirname "$0")/lib.sh" || exit 1
 lab_up
 
 secret=GYRE_SECRET=between-hosts
