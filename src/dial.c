@@ -95,8 +95,10 @@ static const char *state_of(const struct candidate *c) {
 static gyre_status fail_timeout(const struct gy_dial *d) {
   char text[3600];
   size_t n = name_dial(d, text, sizeof text);
-  n += gy_format(text + n, sizeof text - n, ": no connection within %.1f s",
-                 (double)(uv_now(d->net->loop) - d->started) / 1000.0);
+  uint64_t tenths = (uv_now(d->net->loop) - d->started + 50) /
+                    100; /* whole numbers: the caller may trap inexact ones */
+  n += gy_format(text + n, sizeof text - n, ": no connection within %llu.%llu s",
+                 (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
   if (d->n_candidate == 0)
     n += gy_format(text + n, sizeof text - n, "; the name %s",
                    d->lookup_why[0] ? d->lookup_why : "was not resolved in time");

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fpenv.h"
 #include "geometry.h"
 #include "select.h"
 
@@ -226,14 +227,23 @@ static void flow_init(struct flow *f, struct end *end, bool recv, struct gy_xfer
   f->tail = &f->head;
 }
 
-static struct gy_tl *open_transport(struct gy_engine *e, const struct gy_tl_ops *ops) {
+static struct gy_tl *opened_transport(const struct gy_engine *e, const struct gy_tl_ops *ops) {
   for (unsigned i = 0; i < e->n_opened; i++) {
     if (e->opened[i].ops == ops) return e->opened[i].tl;
   }
+  return NULL;
+}
+
+static gyre_status open_transport(struct gy_engine *e, const struct gy_tl_ops *ops) {
   struct gy_tl *tl;
-  if (e->n_opened == sizeof e->opened / sizeof *e->opened || ops->open(e->core, &tl)) return NULL;
-  e->opened[e->n_opened++] = (struct opened){ops, tl};
-  return tl;
+  if (opened_transport(e, ops)) return GYRE_OK;
+  if (e->n_opened == sizeof e->opened / sizeof *e->opened) {
+    return gy_fail(GYRE_ERR_INTERNAL, "more than %zu transports in one communicator",
+                   sizeof e->opened / sizeof *e->opened);
+  }
+  gyre_status st = ops->open(e->core, &tl);
+  if (!st) e->opened[e->n_opened++] = (struct opened){ops, tl};
+  return st;
 }
 
 static struct end *end_find(struct gy_engine *e, int peer, uint16_t lane) {
@@ -254,8 +264,7 @@ static struct end *end_open(struct gy_engine *e, int peer, uint16_t lane) {
   end->lane = lane;
   flow_init(&end->flow[0], end, false, ring);
   flow_init(&end->flow[1], end, true, ring + e->window);
-  struct gy_tl *tl = open_transport(e, end->ops);
-  if (!tl || end->ops->link_open(tl, peer, lane, e, &end->link)) {
+  if (end->ops->link_open(opened_transport(e, end->ops), peer, lane, e, &end->link)) {
     free(end);
     return NULL;
   }
@@ -727,6 +736,13 @@ gyre_status gy_engine_create(const struct gy_engine_config *config, struct gy_en
   e->next_seq = 1;
   e->active_tail = &e->active;
   pthread_mutex_init(&e->post_lock, NULL);
+  for (int peer = 0; peer < e->core->nranks;
+       peer++) { /* now: a peer may dial long before this rank's first call */
+    gyre_status st = peer == e->core->rank ? GYRE_OK : open_transport(e, e->cfg.peer_ops[peer]);
+    if (!st) continue;
+    gy_engine_free(e);
+    return st;
+  }
   *out = e;
   return GYRE_OK;
 }
@@ -739,6 +755,11 @@ gyre_status gy_engine_warm(struct gy_engine *e) {
   return GYRE_OK;
 }
 
+static void close_transports(struct gy_engine *e) {
+  for (unsigned i = 0; i < e->n_opened; i++) e->opened[i].ops->close(e->opened[i].tl);
+  e->n_opened = 0;
+}
+
 static void close_links(struct gy_engine *e, bool graceful) {
   for (int peer = 0; peer < e->core->nranks; peer++) {
     while (e->ends[peer]) {
@@ -748,8 +769,7 @@ static void close_links(struct gy_engine *e, bool graceful) {
       free(end);
     }
   }
-  for (unsigned i = 0; i < e->n_opened; i++) e->opened[i].ops->close(e->opened[i].tl);
-  e->n_opened = 0;
+  close_transports(e);
 }
 
 void gy_engine_fail(struct gy_engine *e, gyre_status status, const char *text, bool graceful) {
@@ -766,6 +786,7 @@ void gy_engine_fail(struct gy_engine *e, gyre_status status, const char *text, b
 }
 
 void gy_engine_free(struct gy_engine *e) {
+  close_transports(e);
   while (e->plans) {
     struct plan *next = e->plans->next;
     plan_free(e->plans);

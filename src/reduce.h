@@ -46,14 +46,6 @@ const char *gy_reduce_isa(void);
  * and the setting. ARG if unknown or not offered by this CPU. */
 gyre_status gy_reduce_use(const char *isa);
 
-/* Floating-point environment: a pass that reduces runs between these, so that the caller's
- * FTZ/DAZ/rounding modes and masks change no result. Returns what to restore. */
-struct gy_fpenv {
-  uint64_t word;
-};
-struct gy_fpenv gy_fpenv_enter(void);
-void gy_fpenv_leave(struct gy_fpenv saved);
-
 /* half.c: scalar conversions, round to nearest even, NaN kept quiet. */
 float gy_f16_to_f32(uint16_t h);
 uint16_t gy_f32_to_f16(float f);

@@ -14,6 +14,7 @@
 #include "select.h"
 
 #include <string.h>
+#include "fpenv.h"
 #include "status.h"
 
 /* Measured over loopback TCP: an exchange of 8 bytes takes about 9 us. The cost of a reduced
@@ -25,6 +26,7 @@
 #define REDUCE_US_PER_BYTE 0.13e-3
 
 void gy_cost_default(struct gy_cost *out, int nranks, int cores, size_t slice_bytes) {
+  struct gy_fpenv callers = gy_fpenv_enter();
   *out = (struct gy_cost){
       .latency_us = LATENCY_US,
       .us_per_byte = MOVE_US_PER_BYTE,
@@ -33,6 +35,7 @@ void gy_cost_default(struct gy_cost *out, int nranks, int cores, size_t slice_by
       .contention = cores > 0 && nranks > cores ? (double)nranks / cores : 1.0,
       .slice_bytes = slice_bytes,
   };
+  gy_fpenv_leave(callers);
 }
 
 /* ------------------------------------------------------------------------- override text --- */
@@ -137,6 +140,7 @@ static const struct gy_algo *cheapest(const struct gy_cost *cost, const struct g
                                       size_t bytes) {
   size_t n;
   const struct gy_algo *const *all = gy_algorithms(&n), *best = NULL;
+  struct gy_fpenv callers = gy_fpenv_enter();
   double best_us = 0;
   for (size_t i = 0; i < n; i++) {
     if (!fits(all[i], key)) continue;
@@ -146,6 +150,7 @@ static const struct gy_algo *cheapest(const struct gy_cost *cost, const struct g
       best_us = us;
     }
   }
+  gy_fpenv_leave(callers);
   return best;
 }
 

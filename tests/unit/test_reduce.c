@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include "fpenv.h"
 #include "reduce.h"
 
 /* More than twice as precise as f64, so that rounding twice is rounding once. */
