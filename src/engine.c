@@ -69,9 +69,8 @@ struct gy_run { /* one collective in flight */
   const char *in;
   char *out, *tmp;
   size_t tmp_capacity, tmp_slot;
-  gy_reduce_fn reduce;
-  uint32_t finish; /* AVG's divisor */
-  uint32_t left;   /* instructions that are not finished */
+  struct gy_reducer reducer;
+  uint32_t left; /* instructions that are not finished */
   bool dirty;
   gyre_request *req;
   struct cursor *cursor;           /* one for each queue */
@@ -294,9 +293,9 @@ static void post(struct gy_engine *e, struct flow *f, struct gy_run *r, uint16_t
   x->addr = slice_address(r, f->recv ? i->dst : i->src, slice);
   if (i->op == GY_RECV_REDUCE) {
     x->operand = slice_address(r, i->src, slice);
-    x->reduce = r->reduce;
-    x->swap = i->dst.flags & GY_REF_SWAP ? 1 : 0;
-    x->finish = i->dst.flags & GY_REF_FINISH ? r->finish : 0;
+    x->reducer = &r->reducer;
+    x->swap = i->dst.flags & GY_REF_SWAP;
+    x->completes = i->dst.flags & GY_REF_FINISH;
   }
   r->issued[index]++;
   f->in_flight++;
@@ -337,8 +336,8 @@ static void run_local_slice(struct gy_run *r, const struct gy_insn *i, uint32_t 
     return;
   }
   bool swap = i->dst.flags & GY_REF_SWAP;
-  uint32_t finish = i->dst.flags & GY_REF_FINISH ? r->finish : 0;
-  r->reduce(dst, swap ? src : dst, swap ? dst : src, bytes / r->geo.esize, finish);
+  gy_reduce(&r->reducer, dst, swap ? src : dst, swap ? dst : src, bytes / r->geo.esize,
+            i->dst.flags & GY_REF_FINISH);
 }
 
 static void run_local(struct gy_engine *e, struct gy_run *r) {
@@ -639,8 +638,8 @@ static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call
                                    .algo = algo};
   r->in = call->in;
   r->out = call->out;
-  r->reduce = gy_reduce_kernel(call->dtype, call->op);
-  r->finish = call->op == GYRE_AVG ? (uint32_t)e->core->nranks : 0;
+  r->reducer = (struct gy_reducer){.kernel = gy_reduce_kernel(call->dtype, call->op),
+                                   .divisor = call->op == GYRE_AVG ? (uint32_t)e->core->nranks : 0};
   r->left = p->n_insn;
   for (uint16_t i = 0; i < p->n_insn; i++) {
     const struct gy_insn *insn = &p->insn[i];

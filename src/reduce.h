@@ -16,6 +16,7 @@
 #ifndef GY_REDUCE_H
 #define GY_REDUCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "gyre/gyre.h"
@@ -26,6 +27,18 @@
  * one. */
 typedef void (*gy_reduce_fn)(void *dst, const void *a, const void *b, size_t count,
                              uint32_t finish_divisor);
+
+/* How the elements of one call are combined. */
+struct gy_reducer {
+  gy_reduce_fn kernel;
+  uint32_t divisor; /* what a step that completes the reduction divides by; 0 or 1: nothing */
+};
+
+/* dst[i] = left[i] (op) right[i]; `completes`: this step completes the reduction. */
+static inline void gy_reduce(const struct gy_reducer *r, void *dst, const void *left,
+                             const void *right, size_t count, bool completes) {
+  r->kernel(dst, left, right, count, completes ? r->divisor : 0);
+}
 
 /* The kernel for a type and operator; never NULL for valid arguments. Cheap; may be kept. */
 gy_reduce_fn gy_reduce_kernel(gyre_dtype type, gyre_op op);

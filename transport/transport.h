@@ -48,10 +48,10 @@ struct gy_xfer {       /* one slice on one link */
   void *addr;          /* send: source; receive: destination */
   const void *operand; /* reduce: the local operand, may equal addr */
   size_t bytes;
-  gy_reduce_fn reduce; /* NULL: plain receive; else addr = operand (op) incoming */
-  uint32_t finish;     /* divisor for the kernel; 0: none */
+  const struct gy_reducer *reducer; /* NULL: plain receive; else addr = operand (op) incoming */
   uint8_t esize;
-  uint8_t swap;   /* addr = incoming (op) operand */
+  bool swap;      /* addr = incoming (op) operand */
+  bool completes; /* the reduction, see gy_reduce */
   uint32_t index; /* k: carried and checked, never used to match */
   uint16_t insn;
   const struct gy_descriptor *call;

@@ -104,11 +104,13 @@ static enum verdict foretell(struct script *s, const uint8_t *stream, size_t siz
 /* ---------------------------------------------------------------------------------- the link --- */
 
 struct posted {
+  struct gy_reducer sum;
   struct gy_xfer x[RECEIVES];
   uint32_t *to[RECEIVES], *operand[RECEIVES];
 };
 
 static void post_all(struct tcp_link *l, const struct script *s, struct posted *p) {
+  p->sum = (struct gy_reducer){.kernel = gy_reduce_reference(GYRE_U32, GYRE_SUM)};
   for (unsigned k = 0; k < RECEIVES; k++) {
     p->to[k] = malloc(s->bytes[k] + 4);
     p->operand[k] = malloc(s->bytes[k] + 4);
@@ -118,7 +120,7 @@ static void post_all(struct tcp_link *l, const struct script *s, struct posted *
         .addr = p->to[k], .bytes = s->bytes[k], .esize = 4, .index = k, .call = &call};
     if (s->reduced[k]) {
       p->x[k].operand = p->operand[k];
-      p->x[k].reduce = gy_reduce_reference(GYRE_U32, GYRE_SUM);
+      p->x[k].reducer = &p->sum;
     }
     *l->rx.tail = &p->x[k];
     l->rx.tail = &p->x[k].next;

@@ -177,8 +177,8 @@ static bool move(struct world *w, int from, int to) {
   const char *src = (const char *)s->addr + s->moved;
   char *dst = (char *)r->addr + s->moved;
   const char *operand = (const char *)r->operand + s->moved;
-  if (r->reduce && n) {
-    r->reduce(dst, r->swap ? src : operand, r->swap ? operand : src, n, r->finish);
+  if (r->reducer && n) {
+    gy_reduce(r->reducer, dst, r->swap ? src : operand, r->swap ? operand : src, n, r->completes);
   } else if (n) {
     memmove(dst, src, n * s->esize);
   }

@@ -196,13 +196,15 @@ void post_recv(struct end *e, struct transfer *t, void *to, size_t bytes) {
 
 void post_reduce(struct end *e, struct transfer *t, const struct reduction *r, void *to,
                  const void *operand, size_t bytes) {
+  struct gy_reducer reducer = {.kernel = gy_reduce_kernel(r->type, r->op), .divisor = r->finish};
   *t = (struct transfer){.x = {.addr = to,
                                .operand = operand,
                                .bytes = bytes,
-                               .reduce = gy_reduce_kernel(r->type, r->op),
-                               .finish = r->finish,
+                               .reducer = &t->reducer,
                                .esize = (uint8_t)gyre_dtype_size(r->type),
-                               .swap = r->swap}};
+                               .swap = r->swap,
+                               .completes = r->finish != 0},
+                         .reducer = reducer};
   post(e, t, true);
 }
 

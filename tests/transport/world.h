@@ -38,6 +38,7 @@ struct end { /* one rank's end of a link, and what it was told */
 
 struct transfer {
   struct gy_xfer x; /* first */
+  struct gy_reducer reducer;
   bool recv, done;
 };
 

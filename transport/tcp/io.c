@@ -177,8 +177,9 @@ static void reduce_staged(struct tcp_link *l, struct gy_xfer *x, size_t n) {
   char *dst = (char *)x->addr + at;
   const char *operand = (const char *)x->operand + at;
   if (whole) {
-    x->reduce(dst, x->swap ? (const void *)from : operand, x->swap ? (const void *)operand : from,
-              whole / x->esize, x->finish);
+    const void *in = from, *own = operand;
+    gy_reduce(x->reducer, dst, x->swap ? in : own, x->swap ? own : in, whole / x->esize,
+              x->completes);
   }
   l->carried = have - whole;
   memcpy(l->carry, from + whole, l->carried);
@@ -206,12 +207,12 @@ static int scatter(struct tcp_link *l, struct iovec *iov, uint8_t *padding) {
   }
   if (l->pad_left) iov[n++] = (struct iovec){padding, l->pad_left};
   size_t left = x->bytes - x->moved;
-  if (x->reduce && left > STAGING_BYTES) {
+  if (x->reducer && left > STAGING_BYTES) {
     iov[n++] = (struct iovec){stage(l, x), STAGING_BYTES};
     return n;
   }
   if (left)
-    iov[n++] = (struct iovec){x->reduce ? stage(l, x) : (uint8_t *)x->addr + x->moved, left};
+    iov[n++] = (struct iovec){x->reducer ? stage(l, x) : (uint8_t *)x->addr + x->moved, left};
   size_t tail = gy_frame_tail(l->checked ? l->frame.offset : GY_FRAME_BYTES, x->bytes);
   if (tail) iov[n++] = (struct iovec){padding, tail};
   if (l->checked && x->next) iov[n++] = (struct iovec){l->header, GY_FRAME_BYTES};
@@ -241,7 +242,7 @@ static void took(struct tcp_link *l, size_t n) {
   }
   n = consume(&l->pad_left, n);
   size_t part = least(x->bytes - x->moved, n);
-  if (x->reduce && part) {
+  if (x->reducer && part) {
     reduce_staged(l, x, part);
   } else {
     x->moved += part;
