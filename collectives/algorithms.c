@@ -15,13 +15,9 @@ static const struct gy_algo *const algorithms[] = {
     &gy_reduce_scatter_ring,   &gy_reduce_scatter_direct, &gy_all_gather_ring,
     &gy_all_gather_direct,     &gy_all_gather_bruck,      &gy_broadcast_tree,
     &gy_broadcast_ring,        &gy_reduce_tree,           &gy_reduce_ring,
-    &gy_barrier_dissemination,
-};
-
-static const char *const coll_names[GY_COLL_COUNT] = {
-    [GY_ALL_REDUCE] = "all_reduce", [GY_REDUCE_SCATTER] = "reduce_scatter",
-    [GY_ALL_GATHER] = "all_gather", [GY_BROADCAST] = "broadcast",
-    [GY_REDUCE] = "reduce",         [GY_BARRIER] = "barrier",
+    &gy_barrier_dissemination, &gy_gather_tree,           &gy_gather_direct,
+    &gy_scatter_tree,          &gy_scatter_direct,        &gy_all_to_all_bruck,
+    &gy_all_to_all_direct,
 };
 
 const struct gy_algo *const *gy_algorithms(size_t *n) {
@@ -35,21 +31,11 @@ const struct gy_algo *gy_algo_find(enum gy_coll coll, const char *name) {
   return NULL;
 }
 
-const char *gy_coll_name(unsigned coll) { return coll < GY_COLL_COUNT ? coll_names[coll] : NULL; }
-
-int gy_coll_find(const char *name) {
-  for (int coll = 0; coll < GY_COLL_COUNT; coll++)
-    if (strcmp(coll_names[coll], name) == 0) return coll;
-  return -1;
-}
-
 /* A communicator of one rank runs the same program for every algorithm: its input is the result. */
 static void build_alone(const struct gy_key *key, struct gy_builder *b) {
-  bool reduction =
-      key->coll == GY_ALL_REDUCE || key->coll == GY_REDUCE_SCATTER || key->coll == GY_REDUCE;
-  bool blocks = key->coll == GY_REDUCE_SCATTER || key->coll == GY_ALL_GATHER;
-  gy_b_layout(b, blocks ? GY_BLOCK : GY_SPLIT, 1);
-  if (key->coll != GY_BARRIER) gy_b_copy(b, reduction ? gy_finish(gy_out(0)) : gy_out(0), gy_in(0));
+  const struct gy_coll_traits *traits = gy_coll_traits(key->coll);
+  gy_b_layout(b, (enum gy_layout)traits->layout, 1);
+  if (traits->has_data) gy_b_copy(b, traits->reduces ? gy_finish(gy_out(0)) : gy_out(0), gy_in(0));
 }
 
 static gyre_status check_key(const struct gy_algo *algo, const struct gy_key *key) {

@@ -16,6 +16,9 @@ extern const struct gy_algo gy_all_gather_ring, gy_all_gather_direct, gy_all_gat
 extern const struct gy_algo gy_broadcast_tree, gy_broadcast_ring;
 extern const struct gy_algo gy_reduce_tree, gy_reduce_ring;
 extern const struct gy_algo gy_barrier_dissemination;
+extern const struct gy_algo gy_gather_tree, gy_gather_direct;
+extern const struct gy_algo gy_scatter_tree, gy_scatter_direct;
+extern const struct gy_algo gy_all_to_all_bruck, gy_all_to_all_direct;
 
 /* The rank `steps` places after `rank` on the ring of all ranks; steps may be negative, down to
  * -nranks. */
@@ -30,6 +33,16 @@ static inline int gy_rooted_rank(const struct gy_key *key) {
 static inline int gy_rooted_peer(const struct gy_key *key, int rooted) {
   return (rooted + key->root) % key->nranks;
 }
+
+/* A binomial tree over ranks that are counted from the root: the children of v are v + 2^k for every
+ * 2^k below v's lowest set bit (all, for the root), so the subtree of v + 2^k is the range of 2^k
+ * ranks that starts there, as far as there are so many. */
+static inline int gy_child_count(int v, int n) {
+  int k = 0;
+  while ((v & (1 << k)) == 0 && v + (1 << k) < n) k++;
+  return k;
+}
+static inline int gy_parent_of(int v) { return v & (v - 1); }
 
 /* Smallest k with 2^k >= n. */
 static inline int gy_log2_ceil(int n) {

@@ -5,27 +5,16 @@
  *         "Optimization of collective communication operations in MPICH", 2005, with slices
  *         following each other.
  * Thread: pure functions.
- *
- * Ranks are counted from the root. The children of v are v + 2^k for every 2^k below v's lowest set
- * bit (all, for the root), so the subtree of v + 2^k is the range of 2^k ranks that starts there.
  */
 #include "collectives/algorithms.h"
-
-/* Number of children of v among n ranks. */
-static int child_count(int v, int n) {
-  int k = 0;
-  while ((v & (1 << k)) == 0 && v + (1 << k) < n) k++;
-  return k;
-}
-
-static int parent_of(int v) { return v & (v - 1); }
 
 /* The largest subtree is served first, as it has the longest way to go. */
 static gyre_status broadcast_build(const struct gy_key *key, struct gy_builder *b) {
   int v = gy_rooted_rank(key);
   gy_b_layout(b, GY_SPLIT, 1);
-  unsigned arrived = v == 0 ? GY_NODEP : gy_b_recv(b, gy_rooted_peer(key, parent_of(v)), gy_out(0));
-  for (int k = child_count(v, key->nranks) - 1; k >= 0; k--) {
+  unsigned arrived =
+      v == 0 ? GY_NODEP : gy_b_recv(b, gy_rooted_peer(key, gy_parent_of(v)), gy_out(0));
+  for (int k = gy_child_count(v, key->nranks) - 1; k >= 0; k--) {
     unsigned send = gy_b_send(b, gy_rooted_peer(key, v + (1 << k)), v == 0 ? gy_in(0) : gy_out(0));
     gy_b_after(b, send, arrived);
   }
@@ -48,7 +37,7 @@ const struct gy_algo gy_broadcast_tree = {
  * the root there is no OUT: the sum stands in one scratch slot, whose place is free again once
  * the SEND of the slice a window ago is done. */
 static gyre_status reduce_build(const struct gy_key *key, struct gy_builder *b) {
-  int v = gy_rooted_rank(key), children = child_count(v, key->nranks);
+  int v = gy_rooted_rank(key), children = gy_child_count(v, key->nranks);
   gy_b_layout(b, GY_SPLIT, 1);
   unsigned summed = GY_NODEP, first = GY_NODEP;
   struct gy_ref sum = gy_in(0), place = v == 0 ? gy_out(0) : gy_tmp(0, 0);
@@ -62,7 +51,7 @@ static gyre_status reduce_build(const struct gy_key *key, struct gy_builder *b) 
     sum = place;
   }
   if (v > 0) {
-    unsigned send = gy_b_send(b, gy_rooted_peer(key, parent_of(v)), sum);
+    unsigned send = gy_b_send(b, gy_rooted_peer(key, gy_parent_of(v)), sum);
     gy_b_after(b, send, summed);
     if (children > 0) gy_b_after_window(b, first, send);
   }

@@ -1,5 +1,6 @@
 /*
- * direct.c - reduce-scatter and all-gather with every rank talking to every other.
+ * direct.c - reduce-scatter, all-gather, gather and scatter with blocks that go straight from their
+ *            source to where they belong.
  *
  * Role:   builders for small blocks and few ranks: one message deep. The reduce-scatter is the
  *         pairwise exchange of Thakur, Rabenseifner and Gropp, "Optimization of collective
@@ -62,3 +63,39 @@ static gyre_status all_gather_build(const struct gy_key *key, struct gy_builder 
 
 const struct gy_algo gy_all_gather_direct = {
     .name = "direct", .coll = GY_ALL_GATHER, .build = all_gather_build, .cost_us = spread_cost};
+
+/* --- to and from one root --- */
+
+static gyre_status gather_build(const struct gy_key *key, struct gy_builder *b) {
+  gy_b_layout(b, GY_BLOCK, (unsigned)key->nranks);
+  if (key->rank != key->root) {
+    gy_b_send(b, key->root, gy_in(0));
+    return GYRE_OK;
+  }
+  for (int d = 1; d < key->nranks; d++) {
+    int from = gy_ring_rank(key, d);
+    gy_b_recv(b, from, gy_out((unsigned)from));
+  }
+  gy_b_copy(b, gy_out((unsigned)key->rank), gy_in(0));
+  return GYRE_OK;
+}
+
+static gyre_status scatter_build(const struct gy_key *key, struct gy_builder *b) {
+  struct gy_ref own = gy_out_as(0, (unsigned)key->rank);
+  gy_b_layout(b, GY_BLOCK, (unsigned)key->nranks);
+  if (key->rank != key->root) {
+    gy_b_recv(b, key->root, own);
+    return GYRE_OK;
+  }
+  for (int d = 1; d < key->nranks; d++) {
+    int to = gy_ring_rank(key, d);
+    gy_b_send(b, to, gy_in((unsigned)to));
+  }
+  gy_b_copy(b, own, gy_in((unsigned)key->rank));
+  return GYRE_OK;
+}
+
+const struct gy_algo gy_gather_direct = {
+    .name = "direct", .coll = GY_GATHER, .build = gather_build, .cost_us = spread_cost};
+const struct gy_algo gy_scatter_direct = {
+    .name = "direct", .coll = GY_SCATTER, .build = scatter_build, .cost_us = spread_cost};

@@ -119,24 +119,24 @@ bool gy_descriptor_equal(const struct gy_descriptor *a, const struct gy_descript
 }
 
 const char *gy_descriptor_text(const struct gy_descriptor *d, char *out, size_t capacity) {
-  const char *name = gy_coll_name(d->coll), *type = gyre_dtype_name((gyre_dtype)d->dtype);
+  const struct gy_coll_traits *traits = gy_coll_traits(d->coll);
+  const char *type = gyre_dtype_name((gyre_dtype)d->dtype);
   size_t n_algo;
   const struct gy_algo *const *algos = gy_algorithms(&n_algo);
   const char *algo = d->algo < n_algo ? algos[d->algo]->name : "?";
-  if (!name || !type) {
+  if (!traits || !type) {
     gy_format(out, capacity, "an unknown operation (%u, type %u)", d->coll, d->dtype);
     return out;
   }
-  if (d->coll == GY_BARRIER) {
-    gy_format(out, capacity, "barrier()");
+  if (!traits->has_data) {
+    gy_format(out, capacity, "%s()", traits->name);
     return out;
   }
-  size_t n = gy_format(out, capacity, "%s(%s x %llu", name, type, (unsigned long long)d->count);
-  bool reduces = d->coll == GY_ALL_REDUCE || d->coll == GY_REDUCE || d->coll == GY_REDUCE_SCATTER;
+  size_t n =
+      gy_format(out, capacity, "%s(%s x %llu", traits->name, type, (unsigned long long)d->count);
   const char *op = gyre_op_name((gyre_op)d->op);
-  if (reduces) n += gy_format(out + n, capacity - n, ", %s", op ? op : "?");
-  if (d->coll == GY_BROADCAST || d->coll == GY_REDUCE)
-    n += gy_format(out + n, capacity - n, ", root %u", d->root);
+  if (traits->reduces) n += gy_format(out + n, capacity - n, ", %s", op ? op : "?");
+  if (traits->rooted) n += gy_format(out + n, capacity - n, ", root %u", d->root);
   gy_format(out + n, capacity - n, ", %s)", algo);
   return out;
 }
@@ -651,8 +651,7 @@ static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call
 static gyre_status choose(struct gy_engine *e, const struct gy_call *call, struct gy_key *key,
                           const struct gy_algo **out) {
   size_t bytes = call->count * gyre_dtype_size(call->dtype);
-  if (call->coll == GY_REDUCE_SCATTER || call->coll == GY_ALL_GATHER)
-    bytes *= (size_t)e->core->nranks;
+  if (gy_coll_traits(call->coll)->layout == GY_BLOCK) bytes *= (size_t)e->core->nranks;
   struct choice *c = &e->choice[(bytes * 31 + bytes / 64 + (size_t)call->coll * 7) % CHOICES];
   if (c->algo && c->bytes == bytes && c->coll == call->coll) {
     *out = c->algo;
@@ -664,14 +663,16 @@ static gyre_status choose(struct gy_engine *e, const struct gy_call *call, struc
   return st;
 }
 
-static bool is_in_place(const struct gy_engine *e, const struct gy_call *call) {
-  size_t block = call->count * gyre_dtype_size(call->dtype) * (size_t)e->core->rank;
-  const char *in = call->in, *out = call->out;
-  switch (call->coll) {
-    case GY_REDUCE_SCATTER: return out == in + block;
-    case GY_ALL_GATHER: return in == out + block;
-    default: return in == out;
-  }
+bool gy_call_in_place(const struct gy_call *call, int rank) {
+  bool root = rank == call->root;
+  size_t before = call->count * gyre_dtype_size(call->dtype) * (size_t)rank;
+  enum gy_share in_share = gy_coll_share(call->coll, GY_IN, root),
+                out_share = gy_coll_share(call->coll, GY_OUT, root);
+  uintptr_t in = (uintptr_t)call->in, out = (uintptr_t)call->out;
+  if (in_share == GY_NOTHING || out_share == GY_NOTHING) return false;
+  if (in_share == GY_OWN_BLOCK && out_share == GY_ALL) out += before;
+  if (out_share == GY_OWN_BLOCK && in_share == GY_ALL) in += before;
+  return in == out;
 }
 
 gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool will_wait,
@@ -679,7 +680,7 @@ gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool
   const struct gy_algo *algo = NULL;
   struct plan *plan = NULL;
   struct gy_key key = {.coll = (uint8_t)call->coll,
-                       .in_place = is_in_place(e, call),
+                       .in_place = gy_call_in_place(call, e->core->rank),
                        .nranks = e->core->nranks,
                        .rank = e->core->rank,
                        .root = call->root};

@@ -28,6 +28,9 @@ struct gy_call { /* one collective as its caller states it, arguments already ch
   size_t count;
 };
 
+/* in == out; an own block lies in the other buffer where this rank's block belongs. */
+bool gy_call_in_place(const struct gy_call *call, int rank);
+
 struct gy_engine_config {
   struct gy_comm_core *core;
   struct gy_loop *loop;

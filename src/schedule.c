@@ -34,6 +34,9 @@ static struct gy_ref ref(enum gy_buf buf, unsigned chunk, unsigned range) {
 struct gy_ref gy_in(unsigned chunk) {
   return ref(GY_IN, chunk, chunk);
 }
+struct gy_ref gy_in_as(unsigned chunk, unsigned range) {
+  return ref(GY_IN, chunk, range);
+}
 struct gy_ref gy_out(unsigned chunk) {
   return ref(GY_OUT, chunk, chunk);
 }
@@ -186,18 +189,11 @@ static bool combines(const struct gy_insn *x) {
   return x->op == GY_RECV_REDUCE || x->op == GY_LOCAL_REDUCE;
 }
 
-static bool is_reduction(unsigned coll) {
-  return coll == GY_ALL_REDUCE || coll == GY_REDUCE_SCATTER || coll == GY_REDUCE;
-}
-
 /* How many chunks of IN (or OUT) this rank has at all. */
 static unsigned chunks_of(const struct gy_builder *b, unsigned buf) {
-  bool root = b->key.rank == b->key.root;
-  switch (b->key.coll) {
-    case GY_REDUCE_SCATTER: return buf == GY_OUT ? 1 : b->n_chunk;
-    case GY_ALL_GATHER: return buf == GY_IN ? 1 : b->n_chunk;
-    case GY_BROADCAST: return buf == GY_IN && !root ? 0 : b->n_chunk;
-    case GY_REDUCE: return buf == GY_OUT && !root ? 0 : b->n_chunk;
+  switch (gy_coll_share(b->key.coll, buf, b->key.rank == b->key.root)) {
+    case GY_NOTHING: return 0;
+    case GY_OWN_BLOCK: return 1;
     default: return b->n_chunk;
   }
 }
@@ -225,7 +221,8 @@ static void check_flags(struct gy_builder *b, unsigned i, const struct gy_insn *
   if (x->src.flags != 0 && !message_only) fail(b, GYRE_ERR_ARG, "insn %u: a flag on the source", i);
   else if ((x->dst.flags & GY_REF_SWAP) != 0 && !combines(x))
     fail(b, GYRE_ERR_ARG, "insn %u: SWAP on an instruction that combines nothing", i);
-  else if ((x->dst.flags & GY_REF_FINISH) != 0 && (message_only || !is_reduction(b->key.coll)))
+  else if ((x->dst.flags & GY_REF_FINISH) != 0 &&
+           (message_only || !gy_coll_traits(b->key.coll)->reduces))
     fail(b, GYRE_ERR_ARG, "insn %u: FINISH where no reduction ends", i);
 }
 
@@ -258,8 +255,8 @@ static void check_insn(struct gy_builder *b, unsigned i) {
 }
 
 static void check_form(struct gy_builder *b) {
-  bool blocks = b->key.coll == GY_REDUCE_SCATTER || b->key.coll == GY_ALL_GATHER;
-  if (blocks ? b->layout != GY_BLOCK || b->n_chunk != b->key.nranks : b->layout != GY_SPLIT)
+  unsigned layout = gy_coll_traits(b->key.coll)->layout;
+  if (b->layout != layout || (layout == GY_BLOCK && b->n_chunk != b->key.nranks))
     fail(b, GYRE_ERR_ARG, "a layout of %u %s", b->n_chunk,
          b->layout == GY_BLOCK ? "blocks" : "chunks");
   for (unsigned i = 0; i < b->n_insn && b->status == GYRE_OK; i++) check_insn(b, i);

@@ -17,17 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include "coll.h"
 #include "gyre/gyre.h"
-
-enum gy_coll {
-  GY_ALL_REDUCE,
-  GY_REDUCE_SCATTER,
-  GY_ALL_GATHER,
-  GY_BROADCAST,
-  GY_REDUCE,
-  GY_BARRIER,
-  GY_COLL_COUNT
-};
 
 enum gy_insn_op {
   GY_SEND,        /* src -> peer */
@@ -37,8 +28,6 @@ enum gy_insn_op {
   GY_LOCAL_REDUCE /* dst = dst (op) src; with GY_REF_SWAP dst = src (op) dst */
 };
 
-enum gy_buf { GY_IN, GY_OUT, GY_TMP };
-
 #define GY_REF_SWAP 1u   /* on dst: the other operand stands left */
 #define GY_REF_FINISH 2u /* on dst: this instruction completes the reduction: AVG divides here */
 
@@ -46,8 +35,8 @@ struct gy_ref {
   uint8_t buf;    /* enum gy_buf */
   uint8_t flags;  /* GY_REF_* */
   uint16_t chunk; /* which chunk of the buffer; for GY_TMP which scratch slot */
-  uint16_t range; /* the chunk whose LENGTH this transfer has (differs from `chunk` only for GY_TMP, and for
-                     a block layout's OUT of reduce-scatter) */
+  uint16_t range; /* the chunk whose LENGTH this transfer has (differs from `chunk` only for GY_TMP, and
+                     where a buffer holds this rank's own block alone) */
 };
 
 #define GY_NODEP UINT16_MAX
@@ -73,12 +62,6 @@ struct gy_queue {
   uint8_t lane;
   uint8_t recv;          /* 0: sends, 1: receives */
   uint16_t first, count; /* into gy_program.order */
-};
-
-/* How a buffer of the call is cut into chunks. */
-enum gy_layout {
-  GY_SPLIT, /* `count` elements are cut into n_chunk chunks, nearly equal, borders on multiples of 64 bytes */
-  GY_BLOCK /* every chunk is `count` elements; chunk c of IN or OUT starts at c * count */
 };
 
 struct gy_program {
@@ -127,6 +110,7 @@ void gy_builder_free(struct gy_builder *b);
 
 /* References. gy_tmp(slot, range): scratch slot `slot` holding data as long as chunk `range`. */
 struct gy_ref gy_in(unsigned chunk);
+struct gy_ref gy_in_as(unsigned chunk, unsigned range);
 struct gy_ref gy_out(unsigned chunk);
 struct gy_ref gy_out_as(unsigned chunk, unsigned range);
 struct gy_ref gy_tmp(unsigned slot, unsigned range);
@@ -163,8 +147,6 @@ void gy_program_print(const struct gy_program *p, const struct gy_key *key, FILE
  * Index into this table is what travels on the wire, so entries are only ever appended. */
 const struct gy_algo *const *gy_algorithms(size_t *n);
 const struct gy_algo *gy_algo_find(enum gy_coll coll, const char *name); /* NULL if none */
-const char *gy_coll_name(unsigned coll); /* "all_reduce"; NULL if none */
-int gy_coll_find(const char *name);      /* -1 if none */
 /* Builds the program of one rank: builder, algo->build, finish. */
 gyre_status gy_program_build(const struct gy_algo *algo, const struct gy_key *key,
                              struct gy_program **out);

@@ -20,10 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_reduction(unsigned coll) {
-  return coll == GY_ALL_REDUCE || coll == GY_REDUCE_SCATTER || coll == GY_REDUCE;
-}
-
 /* -------------------------------------------------------------------------- judging it --- */
 
 static void report_waiting(struct model *m, int rank, unsigned insn) {
@@ -54,15 +50,30 @@ static void check_finished(struct model *m) {
   }
 }
 
-/* What OUT[chunk] slice must be on `rank`: the sum over the contributing ranks of chunk
- * `source`. */
+/* The chunk of the contributions that OUT[chunk] of this rank is made of. */
+static uint32_t source_chunk(const struct gy_key *key, uint32_t chunk) {
+  switch (key->coll) {
+    case GY_REDUCE_SCATTER:
+    case GY_SCATTER:
+    case GY_ALL_TO_ALL: return (uint32_t)key->rank;
+    case GY_ALL_GATHER:
+    case GY_GATHER: return 0;
+    default: return chunk;
+  }
+}
+
+/* Whose contribution OUT[chunk] is, where nothing is reduced. */
+static int source_rank(const struct gy_key *key, uint32_t chunk) {
+  return key->coll == GY_BROADCAST || key->coll == GY_SCATTER ? key->root : (int)chunk;
+}
+
+/* What OUT[chunk] slice must be: one rank's contribution, or the sum of all. */
 static struct value expected(const struct model *m, const struct gy_key *key, uint32_t chunk,
                              uint32_t slice) {
   struct value v = {.defined = 1};
-  uint32_t source = key->coll == GY_REDUCE_SCATTER ? (uint32_t)key->rank : chunk;
-  if (key->coll == GY_ALL_GATHER || key->coll == GY_BROADCAST) {
-    int owner = key->coll == GY_BROADCAST ? key->root : (int)chunk;
-    v.parts = gy_model_fingerprint(owner, key->coll == GY_BROADCAST ? chunk : 0, slice);
+  uint32_t source = source_chunk(key, chunk);
+  if (!gy_coll_traits(key->coll)->reduces) {
+    v.parts = gy_model_fingerprint(source_rank(key, chunk), source, slice);
     v.count = 1;
     return v;
   }
@@ -75,13 +86,13 @@ static struct value expected(const struct model *m, const struct gy_key *key, ui
 static const char *describe_difference(const struct model *m, const struct gy_key *key,
                                        struct value got, struct value want, uint32_t chunk,
                                        uint32_t slice, char *out, size_t capacity) {
-  uint32_t source = key->coll == GY_REDUCE_SCATTER ? (uint32_t)key->rank : chunk;
+  uint32_t source = source_chunk(key, chunk);
   if (!got.defined) return "nothing was written there";
   if (got.parts == want.parts && got.count == want.count) {
     gy_format(out, capacity, "FINISH was applied %u times, not %u", got.finished, want.finished);
     return out;
   }
-  for (int rank = 0; is_reduction(key->coll) && rank < m->n; rank++) {
+  for (int rank = 0; gy_coll_traits(key->coll)->reduces && rank < m->n; rank++) {
     if (want.parts - got.parts == gy_model_fingerprint(rank, source, slice)) {
       gy_format(out, capacity, "the contribution of rank %d is missing", rank);
       return out;
@@ -114,8 +125,9 @@ static void check_slice(struct model *m, int rank, uint32_t chunk, uint32_t slic
 static void check_results(struct model *m) {
   for (int rank = 0; rank < m->n; rank++) {
     const struct gy_key *key = m->members[rank].key;
-    if (key->coll == GY_BARRIER || (key->coll == GY_REDUCE && rank != key->root)) continue;
-    uint32_t chunks = key->coll == GY_REDUCE_SCATTER ? 1 : m->geometry.n_chunk;
+    enum gy_share share = gy_coll_share(key->coll, GY_OUT, rank == key->root);
+    if (!gy_coll_traits(key->coll)->has_data || share == GY_NOTHING) continue;
+    uint32_t chunks = share == GY_OWN_BLOCK ? 1 : m->geometry.n_chunk;
     for (uint32_t c = 0; c < chunks; c++)
       for (uint32_t s = 0; s < gy_chunk_slices(&m->geometry, c) && m->status == GYRE_OK; s++)
         check_slice(m, rank, c, s);

@@ -49,17 +49,17 @@ void gy_model_wrong(struct model *m, int rank, uint32_t unit, const char *fmt, .
 
 /* ------------------------------------------------------------------------------- memory --- */
 
-/* In place, two names mean one buffer; the smaller one is a part of the larger. A barrier has no
+/* In place, two names mean one buffer: IN's, unless IN is only a block of OUT. A barrier has no
  * buffers. */
 static struct gy_ref resolve(const struct gy_key *key, struct gy_ref ref) {
-  if (!key->in_place || ref.buf == GY_TMP || key->coll == GY_BARRIER) return ref;
-  if (key->coll == GY_ALL_GATHER) {
-    if (ref.buf == GY_IN) ref.chunk = (uint16_t)key->rank;
-    ref.buf = GY_OUT;
-  } else {
-    if (key->coll == GY_REDUCE_SCATTER && ref.buf == GY_OUT) ref.chunk = (uint16_t)key->rank;
-    ref.buf = GY_IN;
-  }
+  bool root = key->rank == key->root;
+  if (!key->in_place || ref.buf == GY_TMP || !gy_coll_traits(key->coll)->has_data ||
+      !gy_coll_has_both(key->coll, root))
+    return ref;
+  unsigned larger = gy_coll_share(key->coll, GY_IN, root) == GY_OWN_BLOCK ? GY_OUT : GY_IN;
+  if (ref.buf != larger && gy_coll_share(key->coll, ref.buf, root) == GY_OWN_BLOCK)
+    ref.chunk = (uint16_t)key->rank;
+  ref.buf = (uint8_t)larger;
   return ref;
 }
 
@@ -90,8 +90,8 @@ uint64_t gy_model_fingerprint(int rank, uint32_t chunk, uint32_t slice) {
 static void fill_input(struct model *m, int rank) {
   struct member *r = &m->members[rank];
   memset(r->cells, 0, r->n_cell * sizeof *r->cells);
-  if (r->key->coll == GY_BROADCAST && rank != r->key->root) return;
-  uint32_t chunks = r->key->coll == GY_ALL_GATHER ? 1 : r->p->n_chunk;
+  enum gy_share share = gy_coll_share(r->key->coll, GY_IN, rank == r->key->root);
+  uint32_t chunks = share == GY_NOTHING ? 0 : share == GY_OWN_BLOCK ? 1 : r->p->n_chunk;
   for (uint32_t c = 0; c < chunks; c++)
     for (uint32_t s = 0; s < gy_chunk_slices(&m->geometry, c); s++) {
       uint64_t print = gy_model_fingerprint(rank, c, s);

@@ -32,7 +32,7 @@ static const char usage[] =
     "\n"
     "  -n, --nranks N      number of ranks\n"
     "  -r, --rank R        the rank whose program is printed, or all\n"
-    "      --root R        root of broadcast and reduce (default 0)\n"
+    "      --root R        root of a rooted collective (default 0)\n"
     "      --in-place      input and output are the same buffer\n"
     "      --ranks A[-B]   numbers of ranks to verify\n"
     "      --schedules K   random interleavings for each case, besides two fixed ones (default 4)\n"
@@ -228,11 +228,11 @@ static struct plan plan_for(uint32_t nranks, uint32_t schedules) {
   return (struct plan){2, 2, 1, 0, 2};
 }
 
-static bool is_rooted(unsigned coll) { return coll == GY_BROADCAST || coll == GY_REDUCE; }
-
 static int verify_case(const struct gy_algo *algo, uint32_t nranks, const struct arguments *a) {
   struct plan plan = plan_for(nranks, (uint32_t)a->schedules);
-  uint32_t roots = !is_rooted(algo->coll) ? 1 : plan.roots < nranks ? plan.roots : nranks;
+  uint32_t roots = !gy_coll_traits(algo->coll)->rooted ? 1
+                   : plan.roots < nranks               ? plan.roots
+                                                       : nranks;
   for (uint32_t k = 0; k < roots; k++) {
     int root = (int)((uint64_t)k * (nranks - 1) / (roots > 1 ? roots - 1 : 1));
     for (uint32_t slices = plan.min_slices; slices <= plan.max_slices; slices++)

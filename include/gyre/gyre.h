@@ -274,6 +274,26 @@ GYRE_API gyre_status gyre_reduce(gyre_comm *comm, const void *in, void *out, siz
                                  gyre_dtype type, gyre_op op, int root);
 GYRE_API gyre_status gyre_reduce_async(gyre_comm *comm, const void *in, void *out, size_t count,
                                        gyre_dtype type, gyre_op op, int root, gyre_request **req);
+/* Rank r's in[0..count) becomes block r of the root's `out` (world-size blocks of `count`);
+ * elsewhere `out` is ignored and may be NULL. In place, on the root: in == out + root * count
+ * elements. 0 <= root < world size. */
+GYRE_API gyre_status gyre_gather(gyre_comm *comm, const void *in, void *out, size_t count,
+                                 gyre_dtype type, int root);
+GYRE_API gyre_status gyre_gather_async(gyre_comm *comm, const void *in, void *out, size_t count,
+                                       gyre_dtype type, int root, gyre_request **req);
+/* Block r of the root's `in` (world-size blocks of `count`) becomes rank r's out[0..count); off the
+ * root `in` is ignored. In place, on the root: out == in + root * count elements, or NULL: its own
+ * block stays where it is. 0 <= root < world size. */
+GYRE_API gyre_status gyre_scatter(gyre_comm *comm, const void *in, void *out, size_t count,
+                                  gyre_dtype type, int root);
+GYRE_API gyre_status gyre_scatter_async(gyre_comm *comm, const void *in, void *out, size_t count,
+                                        gyre_dtype type, int root, gyre_request **req);
+/* Block r of `in` becomes block (this rank) of rank r's `out`; both hold world-size blocks of
+ * `count`. In place: in == out; what is received replaces what was sent to the same rank. */
+GYRE_API gyre_status gyre_all_to_all(gyre_comm *comm, const void *in, void *out, size_t count,
+                                     gyre_dtype type);
+GYRE_API gyre_status gyre_all_to_all_async(gyre_comm *comm, const void *in, void *out, size_t count,
+                                           gyre_dtype type, gyre_request **req);
 /* Completes on no rank before it has been called on all. */
 GYRE_API gyre_status gyre_barrier(gyre_comm *comm);
 GYRE_API gyre_status gyre_barrier_async(gyre_comm *comm, gyre_request **req);

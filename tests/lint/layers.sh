@@ -9,11 +9,11 @@ cd "${1:-$(dirname "$0")/../..}"
 layers='
 types       include/gyre/*.h
 util        src/status.* src/log.* src/settings.* src/half.* src/fpenv.* src/reduce*.* src/random.* src/memory.* src/list.*
-schedule    src/schedule.* src/builder.* src/program.* src/geometry.* src/verify*.* src/print.* src/select.* src/cost.*
+schedule    src/coll.* src/schedule.* src/builder.* src/program.* src/geometry.* src/verify*.* src/print.* src/select.* src/cost.*
 wire        src/wire.* src/loop.* src/address.* src/auth.* src/net*.* src/linger.* src/watch.* src/rendezvous.* src/dial.* src/handshake.* src/channel.* src/bootstrap*.* src/roster.* src/topo.*
 transport   transport/*
 engine      src/engine.* src/request.* src/cache.* src/run.*
-api         collectives/api.c
+api         collectives/api.c collectives/arguments.*
 collectives collectives/*
 api         src/context.* src/comm*.* src/launch.* src/fault.* src/control.* src/stats.* src/trace.* src/module.*
 tools       tools/*

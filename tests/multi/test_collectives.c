@@ -85,24 +85,30 @@ struct buffers {
 static void prepare(const struct rank_env *env, const struct shape *s, struct buffers *b) {
   size_t esize = gyre_dtype_size(s->type), n = (size_t)env->nranks,
          block = s->count * (size_t)env->rank;
-  b->in_count = s->coll == GY_REDUCE_SCATTER ? s->count * n : s->count;
-  b->out_count = s->coll == GY_ALL_GATHER ? s->count * n : s->count;
+  bool blocks = gy_coll_traits(s->coll)->layout == GY_BLOCK;
+  b->in_count = blocks && gy_coll_share(s->coll, GY_IN, true) == GY_ALL ? s->count * n : s->count;
+  b->out_count = blocks && gy_coll_share(s->coll, GY_OUT, true) == GY_ALL ? s->count * n : s->count;
   size_t bytes = (b->in_count + b->out_count + 64) * esize;
   b->memory = malloc(bytes);
   memset(b->memory, 0x5A, bytes);
   b->in = b->memory + 8 * esize;
   b->out = b->in + (b->in_count + 8) * esize;
   if (s->in_place) {
-    b->out = s->coll == GY_REDUCE_SCATTER ? b->in + block * esize : b->in;
-    if (s->coll == GY_ALL_GATHER) b->in = b->out + block * esize;
+    b->out = b->out_count < b->in_count ? b->in + block * esize : b->in;
+    if (b->in_count < b->out_count) b->in = b->out + block * esize;
   }
   for (size_t i = 0; i < b->in_count; i++)
     store(s->type, b->in, i, value(s->type, s->op, env->rank, i));
   b->expected = malloc(b->out_count * esize + 1);
   for (size_t i = 0; i < b->out_count; i++) {
-    size_t at = s->coll == GY_REDUCE_SCATTER ? block + i : i;
-    if (s->coll == GY_ALL_GATHER) {
+    size_t at = s->coll == GY_REDUCE_SCATTER || s->coll == GY_SCATTER ? block + i : i;
+    if (s->coll == GY_ALL_GATHER || s->coll == GY_GATHER) {
       store(s->type, b->expected, i, value(s->type, s->op, (int)(i / s->count), i % s->count));
+    } else if (s->coll == GY_SCATTER) {
+      store(s->type, b->expected, i, value(s->type, s->op, s->root, at));
+    } else if (s->coll == GY_ALL_TO_ALL) {
+      store(s->type, b->expected, i,
+            value(s->type, s->op, (int)(i / s->count), block + i % s->count));
     } else if (s->coll == GY_BROADCAST) {
       store(s->type, b->expected, i, value(s->type, s->op, s->root, i));
     } else if (s->op == GYRE_AVG) {
@@ -121,6 +127,9 @@ static gyre_status call(const struct rank_env *env, const struct shape *s, const
     case GY_ALL_GATHER: return gyre_all_gather(c, b->in, b->out, s->count, s->type);
     case GY_BROADCAST: return gyre_broadcast(c, b->in, b->out, s->count, s->type, s->root);
     case GY_REDUCE: return gyre_reduce(c, b->in, b->out, s->count, s->type, s->op, s->root);
+    case GY_GATHER: return gyre_gather(c, b->in, b->out, s->count, s->type, s->root);
+    case GY_SCATTER: return gyre_scatter(c, b->in, b->out, s->count, s->type, s->root);
+    case GY_ALL_TO_ALL: return gyre_all_to_all(c, b->in, b->out, s->count, s->type);
     default: return gyre_barrier(c);
   }
 }
@@ -130,7 +139,8 @@ static int run_shape(struct rank_env *env, const struct shape *s) {
   size_t esize = gyre_dtype_size(s->type);
   int failed = 0;
   prepare(env, s, &b);
-  bool has_out = s->coll != GY_BARRIER && (s->coll != GY_REDUCE || env->rank == s->root);
+  bool has_out =
+      s->coll != GY_BARRIER && gy_coll_share(s->coll, GY_OUT, env->rank == s->root) != GY_NOTHING;
   if (call(env, s, &b)) {
     failed = RANK_FAIL(env, "%s: %s", gy_coll_name(s->coll), gyre_last_error());
   } else if (has_out && memcmp(b.out, b.expected, b.out_count * esize)) {
@@ -151,21 +161,17 @@ static int run_shape(struct rank_env *env, const struct shape *s) {
 
 /* ---------------------------------------------------------------------------------------- cases --- */
 
-static bool reduces(enum gy_coll coll) {
-  return coll == GY_ALL_REDUCE || coll == GY_REDUCE || coll == GY_REDUCE_SCATTER;
-}
-
 /* All types and operators at small odd counts. */
 static int every_type_and_operator(struct rank_env *env) {
   static const size_t counts[] = {0, 1, 7, 61};
   int failed = 0;
   for (int coll = 0; coll < GY_COLL_COUNT && !failed; coll++) {
     for (int type = 0; type < GYRE_DTYPE_COUNT; type++) {
-      for (int op = 0; op < (reduces((enum gy_coll)coll) ? GYRE_OP_COUNT : 1); op++) {
+      for (int op = 0; op < (gy_coll_traits((unsigned)coll)->reduces ? GYRE_OP_COUNT : 1); op++) {
         for (size_t k = 0; k < sizeof counts / sizeof *counts && !failed; k++) {
           struct shape s = {(enum gy_coll)coll, (gyre_dtype)type,      (gyre_op)op, 0,
                             counts[k],          (k + (size_t)type) % 2};
-          if (coll == GY_BROADCAST || coll == GY_REDUCE) s.root = (type + op) % env->nranks;
+          if (gy_coll_traits((unsigned)coll)->rooted) s.root = (type + op) % env->nranks;
           failed = run_shape(env, &s);
         }
       }
@@ -182,7 +188,7 @@ static int every_size(struct rank_env *env, const struct gy_algo *algo) {
       struct shape s = {
           (enum gy_coll)algo->coll, k % 2 ? GYRE_F32 : GYRE_I64, GYRE_SUM, 0, counts[k], in_place};
       if (algo->coll == GY_BARRIER) s.count = 0;
-      if (algo->coll == GY_BROADCAST || algo->coll == GY_REDUCE) s.root = (int)k % env->nranks;
+      if (gy_coll_traits(algo->coll)->rooted) s.root = (int)k % env->nranks;
       s.in_place = (in_place + env->rank) % 2; /* ranks may differ in it */
       failed = run_shape(env, &s);
     }

@@ -9,12 +9,17 @@ static int32_t input(const struct operation *o, int rank, size_t i) {
   return (int32_t)(i * 7919 + (size_t)rank * 104729 + 13) % 100003 - 50000;
 }
 
-static size_t in_count(const struct operation *o) {
-  return o->coll == GY_REDUCE_SCATTER ? o->count * (size_t)o->nranks : o->count;
+/* As if every rank were the root: others have the buffer too, and must leave it alone. */
+static size_t length_of(const struct operation *o, enum gy_buf buf) {
+  bool blocks = gy_coll_traits(o->coll)->layout == GY_BLOCK;
+  bool all = gy_coll_share(o->coll, buf, true) == GY_ALL;
+  return blocks && all ? o->count * (size_t)o->nranks : o->count;
 }
+static size_t in_count(const struct operation *o) { return length_of(o, GY_IN); }
+static size_t out_count(const struct operation *o) { return length_of(o, GY_OUT); }
 
-static size_t out_count(const struct operation *o) {
-  return o->coll == GY_ALL_GATHER ? o->count * (size_t)o->nranks : o->count;
+static bool has(const struct operation *o, enum gy_buf buf, int rank) {
+  return gy_coll_share(o->coll, buf, rank == o->root) != GY_NOTHING;
 }
 
 /* Every rank gets one area; in and out lie in it apart, or this rank's block of the larger one is
@@ -31,11 +36,8 @@ void operation_init(struct operation *o) {
     o->in[r] = m + 3;
     o->out[r] = m + 3 + ins + 5;
     if (o->in_place >> r & 1) {
-      o->out[r] = o->coll == GY_REDUCE_SCATTER ? o->in[r] + block : o->in[r];
-      if (o->coll == GY_ALL_GATHER) {
-        o->out[r] = m + 3;
-        o->in[r] = m + 3 + block;
-      }
+      o->out[r] = outs < ins ? o->in[r] + block : o->in[r];
+      if (ins < outs) o->in[r] = o->out[r] + block;
     }
     for (size_t i = 0; i < ins; i++) o->in[r][i] = input(o, r, i);
   }
@@ -49,10 +51,13 @@ void operation_free(struct operation *o) {
 }
 
 gyre_status operation_post(const struct operation *o, struct world *w, int rank, gyre_request **req) {
-  bool root = rank == o->root;
-  struct gy_call call = {o->coll, GYRE_I32, o->op, o->root, o->in[rank], o->out[rank], o->count};
-  if (o->coll == GY_BROADCAST && !root) call.in = NULL;
-  if (o->coll == GY_REDUCE && !root) call.out = NULL;
+  struct gy_call call = {.coll = o->coll,
+                         .dtype = GYRE_I32,
+                         .op = o->op,
+                         .root = o->root,
+                         .in = has(o, GY_IN, rank) ? o->in[rank] : NULL,
+                         .out = has(o, GY_OUT, rank) ? o->out[rank] : NULL,
+                         .count = o->count};
   return gy_engine_post(world_engine(w, rank), &call, false, req);
 }
 
@@ -74,8 +79,12 @@ static int32_t reduced(const struct operation *o, size_t i) {
 static int32_t expected(const struct operation *o, int rank, size_t i) {
   switch (o->coll) {
     case GY_REDUCE_SCATTER: return reduced(o, o->count * (size_t)rank + i);
-    case GY_ALL_GATHER: return input(o, (int)(i / o->count), i % o->count);
+    case GY_ALL_GATHER:
+    case GY_GATHER: return input(o, (int)(i / o->count), i % o->count);
     case GY_BROADCAST: return input(o, o->root, i);
+    case GY_SCATTER: return input(o, o->root, o->count * (size_t)rank + i);
+    case GY_ALL_TO_ALL:
+      return input(o, (int)(i / o->count), o->count * (size_t)rank + i % o->count);
     default: return reduced(o, i);
   }
 }
@@ -84,16 +93,15 @@ const char *operation_check(const struct operation *o) {
   static char text[160];
   for (int r = 0; r < o->nranks; r++) {
     bool in_place = o->in_place >> r & 1;
-    size_t n = o->coll == GY_REDUCE && r != o->root ? 0 : out_count(o);
+    size_t n = has(o, GY_OUT, r) ? out_count(o) : 0;
     for (size_t i = 0; i < n; i++) {
       if (o->out[r][i] == expected(o, r, i)) continue;
       gy_format(text, sizeof text, "rank %d element %zu is %d, not %d", r, i, o->out[r][i],
                 expected(o, r, i));
       return text;
     }
-    bool other_out =
-        o->coll == GY_REDUCE && r != o->root && in_place; /* its out is not touched, nor its in */
-    for (size_t i = 0; i < in_count(o) && (!in_place || other_out); i++) {
+    bool in_stays = !in_place || !has(o, GY_OUT, r); /* then nothing of it is written */
+    for (size_t i = 0; i < in_count(o) && in_stays; i++) {
       if (o->in[r][i] == input(o, r, i)) continue;
       gy_format(text, sizeof text, "rank %d: input element %zu was written", r, i);
       return text;

@@ -14,8 +14,7 @@ static struct gy_builder *start(enum gy_coll coll, int rank) {
   struct gy_key key = {.coll = (uint8_t)coll, .nranks = 4, .rank = rank};
   struct gy_builder *b = gy_builder_create(&key);
   assert_non_null(b);
-  bool blocks = coll == GY_REDUCE_SCATTER || coll == GY_ALL_GATHER;
-  gy_b_layout(b, blocks ? GY_BLOCK : GY_SPLIT, 4);
+  gy_b_layout(b, (enum gy_layout)gy_coll_traits(coll)->layout, 4);
   return b;
 }
 
@@ -273,7 +272,9 @@ static void the_largest_communicator_has_programs(void **state) {
   size_t n;
   const struct gy_algo *const *all = gy_algorithms(&n);
   for (size_t i = 0; i < n; i++) {
-    struct gy_key key = {.coll = all[i]->coll, .nranks = 16384, .rank = 16383, .root = 1};
+    int nranks = all[i]->max_ranks ? all[i]->max_ranks : 16384;
+    struct gy_key key = {
+        .coll = all[i]->coll, .in_place = 1, .nranks = nranks, .rank = nranks - 1, .root = 1};
     struct gy_program *p = NULL;
     if (gy_program_build(all[i], &key, &p) != GYRE_OK)
       fail_msg("%s: %s", all[i]->name, gyre_last_error());

@@ -26,7 +26,7 @@ static void run_case(const struct gy_algo *algo, int nranks, size_t count, uint6
                         .root = (int)(seed / 3) % nranks,
                         .count = algo->coll == GY_BARRIER ? 0 : count,
                         .in_place = seed * 0x9E3779B97F4A7C15u >> 7};
-  if (algo->coll != GY_BROADCAST && algo->coll != GY_REDUCE) o.root = 0;
+  if (!gy_coll_traits(algo->coll)->rooted) o.root = 0;
   struct world *w = world_create(&config);
   world_algo(w, algo->name);
   operation_init(&o);
@@ -69,7 +69,7 @@ static void test_many_in_flight(void **state) {
                                 .nranks = RANKS,
                                 .count = (size_t)(k * 37 % 150),
                                 .in_place = seed * (uint64_t)k};
-      if (o[k].coll == GY_BROADCAST || o[k].coll == GY_REDUCE) o[k].root = k % RANKS;
+      if (gy_coll_traits(o[k].coll)->rooted) o[k].root = k % RANKS;
       if (o[k].coll == GY_BARRIER) o[k].count = 0;
       operation_init(&o[k]);
     }

@@ -17,12 +17,16 @@
 
 #include "schedule.h"
 
-/* Two ranks, a power of two, and neither; recursive doubling differs in place. */
+static bool differs_in_place(const struct gy_algo *algo) {
+  return algo->coll == GY_ALL_TO_ALL || strcmp(algo->name, "recursive_doubling") == 0;
+}
+
+/* Two ranks, a power of two, and neither. */
 static void print_all(const struct gy_algo *algo, FILE *to) {
   static const int sizes[] = {2, 3, 4};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
     for (uint8_t in_place = 0; in_place < 2; in_place++) {
-      if (in_place && strcmp(algo->name, "recursive_doubling") != 0) continue;
+      if (in_place && !differs_in_place(algo)) continue;
       fprintf(to, "%s %s%s\n", gy_coll_name(algo->coll), algo->name, in_place ? ", in place" : "");
       for (int rank = 0; rank < sizes[i]; rank++) {
         struct gy_key key = {

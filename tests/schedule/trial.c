@@ -19,8 +19,7 @@ gyre_status trial_verify(const struct mutant *m, uint64_t seed) {
  * never in place. */
 static struct gy_key key_of_call(const struct gy_key *key) {
   struct gy_key k = *key;
-  bool rooted = k.coll == GY_BROADCAST || k.coll == GY_REDUCE;
-  if (rooted && k.rank != k.root) k.in_place = 0;
+  if (!gy_coll_has_both(k.coll, k.rank == k.root)) k.in_place = 0;
   return k;
 }
 
