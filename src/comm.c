@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dump.h"
 #include "log.h"
 #include "select.h"
 
@@ -26,6 +27,7 @@ static void apply_verdict(gyre_comm *c) {
   pthread_mutex_lock(&c->verdict_lock);
   c->verdict = *v;
   pthread_mutex_unlock(&c->verdict_lock);
+  gy_dump_by_setting(c->ctx, c->core.rank, "failure"); /* while operations are still in flight */
   gy_engine_fail(c->engine, v->status, v->text, false);
 }
 

@@ -16,12 +16,14 @@
 #include "fpenv.h"
 #include "geometry.h"
 #include "select.h"
+#include "trace.h"
 
 #define PLANS_MAX 64            /* programs kept */
 #define CHOICES 64              /* remembered choices of algorithm */
 #define HISTORY 64              /* descriptors kept for stall queries */
 #define LOCAL_BYTES (1u << 20)  /* local copying and reducing in one pass */
 #define SCRATCH_KEEP (4u << 20) /* scratch that stays with an idle run */
+#define QUIET_PASSES 1024       /* busy-polling in vain for so many passes is waiting */
 
 struct cursor { /* a run's messages on one flow, and how far they have been issued */
   struct cursor *next;
@@ -71,6 +73,8 @@ struct gy_run { /* one collective in flight */
   size_t tmp_capacity, tmp_slot;
   struct gy_reducer reducer;
   uint32_t left; /* instructions that are not finished */
+  int64_t posted_ns;
+  uint64_t bytes_in, bytes_out; /* of whole slices, so far */
   bool dirty;
   gyre_request *req;
   struct cursor *cursor;           /* one for each queue */
@@ -81,6 +85,11 @@ struct choice {
   size_t bytes;
   const struct gy_algo *algo;
   uint8_t coll;
+};
+
+struct tally {                  /* of a peer */
+  uint64_t bytes_in, bytes_out; /* of whole slices */
+  int64_t wait_ns;
 };
 
 struct gy_engine {
@@ -106,7 +115,14 @@ struct gy_engine {
     struct gy_tl *tl;
   } opened[4];
   unsigned n_opened;
-  uint64_t moved, started;
+  uint64_t moved, started, completed, failures;
+  struct gy_trace *trace;
+  struct tally *tally; /* by peer */
+  struct {
+    int64_t since; /* 0: nobody is waited for */
+    int peer;
+    unsigned quiet; /* passes of a spinning driver since something happened */
+  } wait;
   struct gy_descriptor history[HISTORY];
   bool failed;
 };
@@ -381,6 +397,8 @@ static void run_complete(struct gy_engine *e, struct gy_run *r, gyre_status stat
     break;
   }
   gyre_request *req = r->req;
+  gy_trace_finish(e->trace, r->call.seq, status, r->bytes_in, r->bytes_out);
+  *(status ? &e->failures : &e->completed) += 1;
   gy_loop_busy(e->cfg.loop, -1);
   run_retire(e, r);
   gy_request_complete(req, status, text);
@@ -417,6 +435,13 @@ void gy_on_xfer_done(struct gy_link *l, struct gy_xfer *x) {
   struct flow *f = &end->flow[x >= end->flow[1].ring]; /* the rings lie one behind the other */
   f->in_flight--;
   if (f->head) mark_flow(e, f);
+  if (f->recv) {
+    x->run->bytes_in += x->bytes;
+    e->tally[end->peer].bytes_in += x->bytes;
+  } else {
+    x->run->bytes_out += x->bytes;
+    e->tally[end->peer].bytes_out += x->bytes;
+  }
   finish_slice(e, x->run, x->insn);
 }
 
@@ -446,6 +471,26 @@ void gy_on_unclaimed(struct gy_link *l, const struct gy_descriptor *theirs) {
   e->cfg.mismatch(e->cfg.user, l->peer, &e->history[other.seq % HISTORY], &other);
 }
 
+/* Who keeps this rank waiting is looked at only where the driver has nothing better to do: when it
+ * goes to sleep, and now and then while it busy-polls in vain. The time from there to the next event
+ * is the peer's for whose message the oldest operation waits. */
+static void wait_end(struct gy_engine *e) {
+  e->wait.quiet = 0;
+  if (!e->wait.since) return;
+  e->tally[e->wait.peer].wait_ns += gy_trace_now() - e->wait.since;
+  e->wait.since = 0;
+}
+
+static void wait_begin(struct gy_engine *e) {
+  struct gy_op_report oldest;
+  unsigned quiet = e->wait.quiet;
+  wait_end(e);
+  e->wait.quiet = quiet;
+  if (!gy_engine_oldest(e, &oldest) || oldest.waiting_for < 0) return;
+  e->wait.since = gy_trace_now();
+  e->wait.peer = oldest.waiting_for;
+}
+
 unsigned gy_engine_pass(struct gy_engine *e, bool spin) {
   if (!e->active) {
     if (spin) return 0;
@@ -459,10 +504,17 @@ unsigned gy_engine_pass(struct gy_engine *e, bool spin) {
   uint64_t before = e->moved;
   advance_dirty(e, 256);
   gy_fpenv_leave(env);
-  return events + (e->moved != before || e->dirty_runs || e->dirty_flows ? 1u : 0u);
+  events += e->moved != before || e->dirty_runs || e->dirty_flows ? 1u : 0u;
+  if (events) {
+    wait_end(e);
+  } else if (++e->wait.quiet % QUIET_PASSES == 0) {
+    wait_begin(e);
+  }
+  return events;
 }
 
 bool gy_engine_arm(struct gy_engine *e) {
+  if (e->active) wait_begin(e); /* the driver is about to sleep */
   bool quiet = !e->dirty_runs && !e->dirty_flows;
   for (unsigned i = 0; i < e->n_opened; i++) quiet &= e->opened[i].ops->arm(e->opened[i].tl);
   return quiet;
@@ -488,6 +540,7 @@ static void start_run(struct gy_command *c) {
   *e->active_tail = r;
   e->active_tail = &r->next;
   gy_loop_busy(e->cfg.loop, 1);
+  gy_trace_start(e->trace, &r->call, r->posted_ns);
   if (e->failed) {
     run_complete(e, r, e->refused, e->refused_text);
     return;
@@ -641,6 +694,7 @@ static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call
   r->reducer = (struct gy_reducer){.kernel = gy_reduce_kernel(call->dtype, call->op),
                                    .divisor = call->op == GYRE_AVG ? (uint32_t)e->core->nranks : 0};
   r->left = p->n_insn;
+  r->bytes_in = r->bytes_out = 0;
   for (uint16_t i = 0; i < p->n_insn; i++) {
     const struct gy_insn *insn = &p->insn[i];
     r->done[i] = r->issued[i] = 0;
@@ -703,6 +757,7 @@ gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool
   r->req = gy_request_create(e->cfg.requests);
   if (!r->req) goto keep_run;
   r->call.seq = e->next_seq++;
+  r->posted_ns = gy_trace_now();
   plan->active++;
   *req = r->req;
   gy_loop_push(e->cfg.loop,
@@ -726,10 +781,13 @@ gyre_status gy_engine_create(const struct gy_engine_config *config, struct gy_en
   if (!e) return gy_fail(GYRE_ERR_NOMEM, "out of memory for the engine");
   e->cfg = *config;
   e->core = config->core;
+  gyre_status st = gy_trace_create((uint32_t)e->core->settings->trace_ops, &e->trace);
+  if (st) goto free_engine;
   e->ends = calloc((size_t)e->core->nranks, sizeof *e->ends);
-  if (!e->ends) {
-    free(e);
-    return gy_fail(GYRE_ERR_NOMEM, "out of memory for %d ranks", config->core->nranks);
+  e->tally = calloc((size_t)e->core->nranks, sizeof *e->tally);
+  if (!e->ends || !e->tally) {
+    st = gy_fail(GYRE_ERR_NOMEM, "out of memory for %d ranks", config->core->nranks);
+    goto free_engine;
   }
   e->window = e->core->roster->agreed.window;
   e->slice_bytes = e->core->roster->agreed.slice_bytes;
@@ -738,13 +796,20 @@ gyre_status gy_engine_create(const struct gy_engine_config *config, struct gy_en
   pthread_mutex_init(&e->post_lock, NULL);
   for (int peer = 0; peer < e->core->nranks;
        peer++) { /* now: a peer may dial long before this rank's first call */
-    gyre_status st = peer == e->core->rank ? GYRE_OK : open_transport(e, e->cfg.peer_ops[peer]);
+    st = peer == e->core->rank ? GYRE_OK : open_transport(e, e->cfg.peer_ops[peer]);
     if (!st) continue;
     gy_engine_free(e);
     return st;
   }
   *out = e;
   return GYRE_OK;
+
+free_engine:
+  free(e->tally);
+  free(e->ends);
+  gy_trace_free(e->trace);
+  free(e);
+  return st;
 }
 
 gyre_status gy_engine_warm(struct gy_engine *e) {
@@ -793,6 +858,8 @@ void gy_engine_free(struct gy_engine *e) {
     e->plans = next;
   }
   pthread_mutex_destroy(&e->post_lock);
+  gy_trace_free(e->trace);
+  free(e->tally);
   free(e->ends);
   free(e);
 }
@@ -808,7 +875,11 @@ static int peer_of(const struct gy_run *r, uint16_t index) {
  * unfinished. */
 static void report_run(const struct gy_run *r, struct gy_op_report *out) {
   static const uint8_t wanted[] = {1, 0};
-  *out = (struct gy_op_report){.state = GY_OP_RUNNING, .call = r->call, .waiting_for = -1};
+  *out = (struct gy_op_report){.state = GY_OP_RUNNING,
+                               .call = r->call,
+                               .waiting_for = -1,
+                               .bytes_in = r->bytes_in,
+                               .bytes_out = r->bytes_out};
   for (size_t k = 0; k < 2; k++) {
     for (uint16_t i = 0; i < r->prog->n_insn; i++) {
       uint8_t op = r->prog->insn[i].op;
@@ -877,4 +948,21 @@ uint64_t gy_engine_needs(const struct gy_engine *e, int peer) {
     }
   }
   return 0;
+}
+
+const struct gy_trace *gy_engine_trace(const struct gy_engine *e) { return e->trace; }
+
+void gy_engine_count(struct gy_engine *e, struct gy_engine_counts *out) {
+  pthread_mutex_lock(&e->post_lock);
+  uint64_t posted = e->next_seq - 1;
+  pthread_mutex_unlock(&e->post_lock);
+  *out = (struct gy_engine_counts){
+      .posted = posted, .started = e->started, .completed = e->completed, .failed = e->failures};
+}
+
+void gy_engine_count_peer(const struct gy_engine *e, int peer, struct gy_peer_counts *out) {
+  const struct tally *t = &e->tally[peer];
+  *out = (struct gy_peer_counts){t->bytes_in, t->bytes_out, (uint64_t)t->wait_ns};
+  if (e->wait.since && e->wait.peer == peer)
+    out->wait_ns += (uint64_t)(gy_trace_now() - e->wait.since);
 }

@@ -17,6 +17,7 @@
 #define GY_WINDOW_MAX 64
 
 struct gy_engine;
+struct gy_trace;
 
 struct gy_call { /* one collective as its caller states it, arguments already checked */
   enum gy_coll coll;
@@ -69,6 +70,7 @@ struct gy_op_report {
   int waiting_for; /* RUNNING: the peer whose message the earliest unfinished instruction needs; -1: none */
   uint16_t insn; /* RUNNING: that instruction, and its slice */
   uint32_t slice;
+  uint64_t bytes_in, bytes_out; /* RUNNING: payload of whole slices moved so far */
 };
 void gy_engine_report(struct gy_engine *e, uint64_t seq, struct gy_op_report *out);
 /* The oldest run in flight; false if there is none. */
@@ -84,6 +86,19 @@ uint64_t gy_engine_frontier(struct gy_engine *e);
 /* Sequence number of the first operation in flight that still needs messages from or to this peer;
  * 0: none does. */
 uint64_t gy_engine_needs(const struct gy_engine *e, int peer);
+
+/* What has been recorded of past operations. */
+const struct gy_trace *gy_engine_trace(const struct gy_engine *e);
+struct gy_engine_counts {
+  uint64_t posted, completed, failed;
+  uint64_t started; /* sequence number of the operation that started last */
+};
+void gy_engine_count(struct gy_engine *e, struct gy_engine_counts *out);
+struct gy_peer_counts {
+  uint64_t bytes_in, bytes_out; /* payload */
+  uint64_t wait_ns;             /* see gyre_peer_counters */
+};
+void gy_engine_count_peer(const struct gy_engine *e, int peer, struct gy_peer_counts *out);
 
 /* "all_reduce(f32 x 1024, sum)", "broadcast(u8 x 7, root 2)"; returns out. */
 const char *gy_descriptor_text(const struct gy_descriptor *d, char *out, size_t capacity);

@@ -15,10 +15,11 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "path.h"
 
 #define LINE_MAX_BYTES 4096
 _Static_assert(LINE_MAX_BYTES <= PIPE_BUF, "a line must be written atomically to a pipe");
@@ -28,33 +29,6 @@ atomic_int gy_log_level = GY_LOG_WARN;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int log_fd = STDERR_FILENO;
 static char open_path[PATH_MAX]; /* under open_lock; "": standard error */
-
-/* %p: process id, %r: GYRE_RANK, %%: a percent sign. */
-static gyre_status expand_path(const char *file, char *out, size_t capacity) {
-  const char *rank = getenv("GYRE_RANK");
-  size_t n = 0;
-  out[0] = 0;
-  for (const char *c = file; *c; c++) {
-    char one[2] = {*c, 0}, pid[16];
-    const char *piece = one;
-    if (*c == '%') {
-      c++;
-      gy_format(pid, sizeof pid, "%ld", (long)getpid());
-      if (*c == 'p') piece = pid;
-      else if (*c == 'r') piece = rank && *rank ? rank : "none";
-      else if (*c != '%')
-        return gy_fail(GYRE_ERR_ARG,
-                       "GYRE_LOG_FILE=%.200s: after %% must be p (process id), r (rank) or %%", file);
-    }
-    size_t len = strlen(piece);
-    if (n + len >= capacity)
-      return gy_fail(GYRE_ERR_ARG, "GYRE_LOG_FILE=%.200s: the path is longer than %zu bytes", file,
-                     capacity - 1);
-    memcpy(out + n, piece, len + 1);
-    n += len;
-  }
-  return GYRE_OK;
-}
 
 static gyre_status switch_to(const char *path) {
   int fd = *path
@@ -76,7 +50,7 @@ static gyre_status switch_to(const char *path) {
 
 gyre_status gy_log_open(enum gy_level level, const char *file) {
   char path[PATH_MAX];
-  gyre_status st = expand_path(file, path, sizeof path);
+  gyre_status st = gy_path_expand("GYRE_LOG_FILE", file, -1, path, sizeof path);
   if (st != GYRE_OK) return st;
   pthread_mutex_lock(&open_lock);
   if (strcmp(path, open_path) != 0) {

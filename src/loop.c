@@ -417,6 +417,26 @@ gyre_status gy_loop_wait(struct gy_loop *l, const atomic_int *done, int timeout_
   return atomic_load_explicit(done, memory_order_acquire) ? GYRE_OK : GYRE_IN_PROGRESS;
 }
 
+struct call { /* on its caller's stack */
+  struct gy_command command;
+  struct gy_loop *loop;
+  void (*fn)(void *arg);
+  void *arg;
+  atomic_int done;
+};
+
+static void run_call(struct gy_command *c) {
+  struct call *call = (struct call *)(void *)c;
+  call->fn(call->arg);
+  gy_loop_complete(call->loop, &call->done);
+}
+
+void gy_loop_call(struct gy_loop *l, void (*fn)(void *arg), void *arg) {
+  struct call call = {.command = {.run = run_call}, .loop = l, .fn = fn, .arg = arg};
+  gy_loop_post(l, &call.command, true);
+  gy_loop_wait(l, &call.done, -1);
+}
+
 void gy_loop_progress(struct gy_loop *l) {
   atomic_int never = 0;
   struct waiter me = {.done = &never};

@@ -48,6 +48,8 @@ void gy_loop_kick(struct gy_loop *l, bool will_wait);
 /* Until *done is not 0, or timeout_ms is over (-1: no limit; 0: one pass): returns GYRE_OK or
  * GYRE_IN_PROGRESS. */
 gyre_status gy_loop_wait(struct gy_loop *l, const atomic_int *done, int timeout_ms);
+/* Runs fn on the driving thread, locked, and returns when it has. Not from a callback. */
+void gy_loop_call(struct gy_loop *l, void (*fn)(void *arg), void *arg);
 /* One pass without blocking, unless another thread drives. Callbacks run here. */
 void gy_loop_progress(struct gy_loop *l);
 /* For other event loops; see gyre_context_fd. -1 and gyre_last_error() on failure. */

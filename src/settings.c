@@ -96,6 +96,12 @@ static const struct gy_setting table[] = {
   {ENTRY(TEXT, "GYRE_LOG_FILE", LOCAL, log_file), .def_text = "",
    .doc = "File the log is appended to (%p: process id, %r: GYRE_RANK, %%: a percent sign); "
           "empty: standard error."},
+
+  {ENTRY(UINT, "GYRE_TRACE_OPS", LOCAL, trace_ops), .min = 0, .max = 65536, .def = 64,
+   .doc = "Operations of each communicator that the flight recorder keeps; 0: none."},
+  {ENTRY(TEXT, "GYRE_TRACE_FILE", LOCAL, trace_file), .def_text = "",
+   .doc = "File the flight recorder is written to when a communicator fails (%p: process id, %r: "
+          "rank, %%: a percent sign); empty: none."},
 };
 /* clang-format on */
 

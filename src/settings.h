@@ -63,6 +63,9 @@ struct gy_settings {
   /* log, local */
   char log[16];       /* "off", "error", "warn" (default), "info", "debug" */
   char log_file[256]; /* "": standard error; %p is the process id, %r GYRE_RANK */
+  /* flight recorder, local */
+  int64_t trace_ops;    /* operations kept for each communicator */
+  char trace_file[256]; /* "": not written on failure */
   /* which of the above were given explicitly (bit = index in the table) */
   uint64_t given;
 };

@@ -14,6 +14,7 @@
 
 #include "address.h"
 #include "bootstrap.h"
+#include "json.h"
 #include "log.h"
 #include "reduce.h"
 #include "rendezvous.h"
@@ -229,33 +230,11 @@ static void print_text(const struct facts *f) {
 
 /* ------------------------------------------------------------------------------------ JSON --- */
 
-/* Bytes of the UTF-8 sequence at c; 0 if it is none. */
-static size_t utf8_length(const unsigned char *c) {
-  size_t n = c[0] < 0x80                   ? 1
-             : c[0] >= 0xc2 && c[0] < 0xe0 ? 2
-             : (c[0] & 0xf0) == 0xe0       ? 3
-             : c[0] >= 0xf0 && c[0] < 0xf5 ? 4
-                                           : 0;
-  for (size_t i = 1; i < n; i++)
-    if ((c[i] & 0xc0) != 0x80) return 0;
-  if (n == 3 && ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] >= 0xa0)))
-    return 0; /* overlong; surrogate */
-  if (n == 4 && ((c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] >= 0x90)))
-    return 0; /* overlong; too large */
-  return n;
-}
-
 static void json_text(const char *text) {
-  putchar('"');
-  for (const unsigned char *c = (const unsigned char *)text; *c;) {
-    size_t n = utf8_length(c);
-    if (n == 0) printf("\\ufffd"), n = 1;
-    else if (*c == '"' || *c == '\\') printf("\\%c", *c);
-    else if (*c < 0x20) printf("\\u%04x", *c);
-    else fwrite(c, 1, n, stdout);
-    c += n;
-  }
-  putchar('"');
+  struct gy_json j = {0};
+  gy_json_text(&j, text);
+  fputs(j.failed ? "null" : j.data, stdout);
+  gy_json_free(&j);
 }
 
 static void json_member(const char *before, const char *key, const char *text) {

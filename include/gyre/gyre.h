@@ -226,6 +226,42 @@ GYRE_API void gyre_comm_destroy(gyre_comm *comm);
 /* Copies the verdict into *out (out->size must be set, see GYRE_ERROR_INIT) and returns its status:
  * GYRE_OK while the communicator is usable. Errors: ARG. */
 GYRE_API gyre_status gyre_comm_status(const gyre_comm *comm, gyre_error *out);
+
+/* What a communicator has done so far. Asking costs one turn of the progress engine, recording next
+ * to nothing. */
+typedef struct gyre_counters {
+  size_t size; /* set by the caller, see GYRE_COUNTERS_INIT; on return: bytes filled */
+  uint64_t operations_posted;    /* calls that have got a place in the order */
+  uint64_t operations_completed; /* with GYRE_OK */
+  uint64_t operations_failed;    /* with an error */
+  uint64_t bytes_sent;           /* payload, to all peers together */
+  uint64_t bytes_received;
+} gyre_counters;
+#define GYRE_COUNTERS_INIT \
+  { sizeof(gyre_counters), 0, 0, 0, 0, 0 }
+
+typedef struct gyre_peer_counters {
+  size_t size;         /* set by the caller, see GYRE_PEER_COUNTERS_INIT; on return: bytes filled */
+  uint64_t bytes_sent; /* payload, to this rank */
+  uint64_t bytes_received; /* from it */
+  uint64_t wait_ns; /* nanoseconds in which the earliest unfinished operation waited for this rank.
+                       Measured from where the driving thread goes to sleep, or has busy-polled in
+                       vain for 1024 passes, until something moves: waits that are shorter than the
+                       busy-polling (GYRE_SPIN_US) are not counted. */
+} gyre_peer_counters;
+#define GYRE_PEER_COUNTERS_INIT \
+  { sizeof(gyre_peer_counters), 0, 0, 0 }
+
+/* Fills *out, of which `size` is set. Errors: ARG (NULL, size too small, no such rank); STATE from a
+ * callback. Of this rank itself all counters are 0. */
+GYRE_API gyre_status gyre_comm_counters(gyre_comm *comm, gyre_counters *out);
+GYRE_API gyre_status gyre_comm_peer_counters(gyre_comm *comm, int peer, gyre_peer_counters *out);
+/* Writes the flight recorder of this communicator, its last GYRE_TRACE_OPS operations and what those
+ * in flight wait for, to a file as JSON (docs/tracing.md has the form; gyre-info --job reads it). %p
+ * in the path is the process id, %r the rank, %% a percent sign. The file appears whole or not at
+ * all, and replaces one that is there. Works before and after a failure, while other threads wait.
+ * Errors: ARG (NULL, a wrong %, not a regular file), SYS, NOMEM; STATE from a callback. */
+GYRE_API gyre_status gyre_comm_dump(gyre_comm *comm, const char *path);
 /* -1 if comm is NULL. */
 GYRE_API int gyre_comm_rank(const gyre_comm *comm);
 GYRE_API int gyre_comm_size(const gyre_comm *comm);

@@ -67,6 +67,22 @@ static void other_layouts(void **state) {
   assert_int_equal(sizeof(gyre_oob), 24);
 }
 
+static void counters_layout(void **state) {
+  (void)state;
+  AT(gyre_counters, size, 0);
+  AT(gyre_counters, operations_posted, 8);
+  AT(gyre_counters, operations_completed, 16);
+  AT(gyre_counters, operations_failed, 24);
+  AT(gyre_counters, bytes_sent, 32);
+  AT(gyre_counters, bytes_received, 40);
+  assert_int_equal(sizeof(gyre_counters), 48);
+  AT(gyre_peer_counters, size, 0);
+  AT(gyre_peer_counters, bytes_sent, 8);
+  AT(gyre_peer_counters, bytes_received, 16);
+  AT(gyre_peer_counters, wait_ns, 24);
+  assert_int_equal(sizeof(gyre_peer_counters), 32);
+}
+
 static void values(void **state) {
   (void)state;
   const int statuses[] = {
@@ -89,11 +105,9 @@ static void values(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(error_layout),
-      cmocka_unit_test(context_config_layout),
-      cmocka_unit_test(comm_config_layout),
-      cmocka_unit_test(other_layouts),
-      cmocka_unit_test(values),
+      cmocka_unit_test(error_layout),       cmocka_unit_test(context_config_layout),
+      cmocka_unit_test(comm_config_layout), cmocka_unit_test(other_layouts),
+      cmocka_unit_test(counters_layout),    cmocka_unit_test(values),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
