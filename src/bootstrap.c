@@ -496,22 +496,40 @@ static gyre_status check_id_is_ours(const struct gy_place *place, const struct g
                  self->n_address > 0 ? gy_address_text(&self->address[0], b) : "nothing");
 }
 
+void gy_agreed_state(struct gy_agreed *a, const struct gy_settings *s) {
+  memcpy(a->transports, s->transports, sizeof a->transports);
+  memcpy(a->algo, s->algo, sizeof a->algo);
+  memcpy(a->tcp_congestion, s->tcp_congestion, sizeof a->tcp_congestion);
+  a->slice_bytes = (uint32_t)s->slice_bytes;
+  a->window = (uint32_t)s->window;
+  a->op_timeout_ms = (uint32_t)s->op_timeout_ms;
+  a->stall_ms = (uint32_t)s->stall_ms;
+  a->verdict_ms = (uint32_t)s->verdict_ms;
+}
+
+void gy_agreed_adopt(const struct gy_agreed *a, struct gy_settings *s) {
+  size_t n;
+  const struct gy_setting *table = gy_settings_table(&n);
+  memcpy(s->transports, a->transports, sizeof a->transports);
+  memcpy(s->algo, a->algo, sizeof a->algo);
+  memcpy(s->tcp_congestion, a->tcp_congestion, sizeof a->tcp_congestion);
+  s->slice_bytes = a->slice_bytes;
+  s->window = a->window;
+  s->op_timeout_ms = a->op_timeout_ms;
+  s->stall_ms = a->stall_ms;
+  s->verdict_ms = a->verdict_ms;
+  for (size_t i = 0; i < n; i++) /* they are equal everywhere: no demand need say so */
+    if (table[i].scope == GY_AGREED) s->given &= ~(UINT64_C(1) << i);
+}
+
 static gyre_status root_prepare(struct gy_bootstrap *b, const struct gy_bootstrap_config *config) {
   struct root *r = &b->root;
   gyre_status status = gy_roster_create(b->nranks, &r->roster);
   if (status != GYRE_OK) return status;
-  struct gy_agreed *a = &r->roster->agreed;
   if (b->settings.slice_bytes == 0) b->settings.slice_bytes = AUTO_SLICE_BYTES;
   if (b->settings.window == 0) b->settings.window = AUTO_WINDOW;
-  memcpy(a->transports, b->settings.transports, sizeof a->transports);
-  memcpy(a->algo, b->settings.algo, sizeof a->algo);
-  memcpy(a->tcp_congestion, b->settings.tcp_congestion, sizeof a->tcp_congestion);
-  a->slice_bytes = (uint32_t)b->settings.slice_bytes;
-  a->window = (uint32_t)b->settings.window;
-  a->op_timeout_ms = (uint32_t)b->settings.op_timeout_ms;
-  a->stall_ms = (uint32_t)b->settings.stall_ms;
-  a->verdict_ms = (uint32_t)b->settings.verdict_ms;
-  a->cost = config->cost;
+  gy_agreed_state(&r->roster->agreed, &b->settings);
+  r->roster->agreed.cost = config->cost;
   describe_self(b, &r->roster->member[0]);
   r->n_joined = 1;
   r->n_due = b->nranks - 1;
@@ -526,7 +544,7 @@ static gyre_status root_start(struct gy_bootstrap *b) {
   r->place = b->rv.place;
   if (b->rv.kind == GY_RENDEZVOUS_ID) {
     status = check_id_is_ours(&r->place, self);
-  } else if (b->rv.kind != GY_RENDEZVOUS_TCP) {
+  } else if (b->rv.kind == GY_RENDEZVOUS_FILE || b->rv.kind == GY_RENDEZVOUS_STORE) {
     status = gy_random(r->place.key, sizeof r->place.key);
     memcpy(r->place.host, self->host, sizeof r->place.host);
     r->place.n_address = self->n_address;
@@ -823,7 +841,9 @@ static gyre_status member_start(struct gy_bootstrap *b) {
 void gy_bootstrap_secret(const struct gy_bootstrap_config *config, struct gy_secret *out) {
   struct gy_place place;
   memset(out, 0, sizeof *out);
-  if (config->id) {
+  if (config->meeting) {
+    *out = *config->meeting->secret;
+  } else if (config->id) {
     if (gy_id_read(config->id, &place, out->bytes) == GYRE_OK) out->len = GY_ID_SECRET;
   } else {
     out->len = strnlen(config->settings->secret, sizeof config->settings->secret);

@@ -39,12 +39,26 @@ struct gy_roster {
   struct gy_member *member; /* nranks of them */
 };
 
+struct gy_place {            /* what a member must know to dial rank 0 */
+  uint8_t key[GY_KEY_BYTES]; /* of the job: what rank 0 expects in a hello */
+  uint8_t host[16];          /* gy_host_id of rank 0 */
+  uint32_t n_address;
+  struct gy_address address[GY_ADDRESS_MAX];
+};
+
+struct gy_meeting { /* where and by which secret ranks meet that know each other already */
+  struct gy_place place;
+  const struct gy_secret *secret;
+  char what[128]; /* for messages: "rank 0 of the split (rank 2 of the old communicator)" */
+};
+
 struct gy_bootstrap_config {
   int rank, nranks;
   const struct gy_settings *settings; /* after the configuration struct has been applied; copied */
   struct gy_cost cost;                /* used if this is rank 0 */
   const gyre_unique_id *id;           /* copied; or */
-  const gyre_oob *oob;                /* copied; or settings->rendezvous */
+  const gyre_oob *oob;                /* copied; or */
+  const struct gy_meeting *meeting;   /* copied; or settings->rendezvous */
 };
 
 struct gy_bootstrap;
@@ -63,7 +77,13 @@ gyre_status gy_bootstrap_start(uv_loop_t *loop, struct gy_net *net,
 void gy_bootstrap_cancel(struct gy_bootstrap *b, const char *why);
 void gy_roster_free(struct gy_roster *r);
 
-/* The secret of a communicator: the id's if there is one, otherwise the settings'. */
+/* The settings of a communicator as rank 0 states them, and a member's that takes them over as its
+ * own, unasked: for communicators made from others. */
+void gy_agreed_state(struct gy_agreed *a, const struct gy_settings *settings);
+void gy_agreed_adopt(const struct gy_agreed *a, struct gy_settings *settings);
+
+/* The secret of a communicator: the id's or the meeting's if there is one, otherwise the
+ * settings'. */
 void gy_bootstrap_secret(const struct gy_bootstrap_config *config, struct gy_secret *out);
 /* Unique ids: made of the net's advertised addresses (as many as fit), a fresh secret and nonce. */
 gyre_status gy_unique_id_make(struct gy_net *net, gyre_unique_id *out);

@@ -19,6 +19,10 @@ static const struct gy_tl_ops *const transports[] = {&gy_tcp_ops};
 
 /* --------------------------------------------------------------------------------- the verdict --- */
 
+static void give_up_children(gyre_comm *c, gyre_status st, const char *text) {
+  while (c->children) gy_comm_give_up(c->children, st, text);
+}
+
 /* Outside of any transport's call: the engine closes its links here. */
 static void apply_verdict(gyre_comm *c) {
   const gyre_error *v = gy_fault_verdict(c->fault);
@@ -29,6 +33,7 @@ static void apply_verdict(gyre_comm *c) {
   pthread_mutex_unlock(&c->verdict_lock);
   gy_dump_by_setting(c->ctx, c->core.rank, "failure"); /* while operations are still in flight */
   gy_engine_fail(c->engine, v->status, v->text, false);
+  give_up_children(c, v->status, v->text);
 }
 
 static unsigned comm_pass(struct gy_source *s, bool spin) {
@@ -55,6 +60,16 @@ static void mismatch(void *user, int peer, const struct gy_descriptor *mine,
   gy_fault_mismatch(c->fault, peer, mine, theirs);
 }
 
+static void other_message(void *user, int from, uint8_t type, struct gy_reader *r) {
+  gyre_comm *c = user;
+  gy_groups_message(c->groups, from, type, r);
+}
+
+static void rank_left(void *user, int rank) {
+  gyre_comm *c = user;
+  gy_groups_left(c->groups, rank);
+}
+
 /* ------------------------------------------------------------------------------------- create --- */
 
 static void unlist(gyre_comm *c) {
@@ -65,22 +80,55 @@ static void unlist(gyre_comm *c) {
   }
 }
 
-static void comm_free(gyre_comm *c) {
+void gy_comm_free(gyre_comm *c) {
   if (c->roster) gy_roster_free(c->roster);
   pthread_mutex_destroy(&c->verdict_lock);
   free(c->peer_ops);
   free(c);
 }
 
-/* (locked) The creation failed: gyre_last_error() says why. */
-static void creation_failed(gyre_comm *c, gyre_status st) {
+void gy_comm_list(gyre_comm *c) {
+  c->next = c->ctx->comms;
+  c->ctx->comms = c;
+  gy_loop_busy(c->ctx->loop, 1);
+}
+
+/* The creation is over, well or not. */
+static void leave_parent(gyre_comm *c) {
+  if (!c->parent) return;
+  gyre_comm **p = &c->parent->children;
+  while (*p != c) p = &(*p)->sibling;
+  *p = c->sibling;
+  c->parent = NULL;
+}
+
+static void dissolve(gyre_comm *c) {
+  leave_parent(c);
+  gy_loop_busy(c->ctx->loop, -1);
+  unlist(c);
+  gy_comm_free(c);
+}
+
+void gy_comm_creation_failed(gyre_comm *c, gyre_status st) {
   gyre_request *req = c->creating;
   char text[512];
   gy_format(text, sizeof text, "%s", gyre_last_error());
-  gy_loop_busy(c->ctx->loop, -1);
-  unlist(c);
-  comm_free(c);
+  dissolve(c);
   gy_request_complete(req, st, text);
+}
+
+void gy_comm_none(gyre_comm *c) {
+  gyre_request *req = c->creating;
+  *c->out = NULL;
+  dissolve(c);
+  gy_request_complete(req, GYRE_OK, NULL);
+}
+
+void gy_comm_give_up(gyre_comm *c, gyre_status st, const char *text) {
+  if (c->entered) gy_groups_cancel(c->parent->groups, &c->call);
+  if (c->bootstrap) gy_bootstrap_cancel(c->bootstrap, text);
+  gy_fail_text(st, text);
+  gy_comm_creation_failed(c, st);
 }
 
 static bool names(const char *list, const char *name) {
@@ -129,12 +177,22 @@ static gyre_status assemble(gyre_comm *c, struct gy_channel **channels) {
                                     .user = c};
   st = gy_engine_create(&engine, &c->engine);
   if (st) return st;
-  struct gy_fault_config fault = {.core = &c->core, .engine = c->engine, .channels = channels};
+  struct gy_fault_config fault = {.core = &c->core,
+                                  .engine = c->engine,
+                                  .channels = channels,
+                                  .other_message = other_message,
+                                  .rank_left = rank_left,
+                                  .user = c};
+  st = gy_groups_create(&c->core, &c->fault, &c->groups);
+  if (st) goto free_engine;
   st = gy_fault_create(&fault, &c->fault);
-  if (st) {
-    gy_engine_free(c->engine);
-    c->engine = NULL;
-  }
+  if (st) goto free_groups;
+  return GYRE_OK;
+
+free_groups:
+  gy_groups_free(c->groups);
+free_engine:
+  gy_engine_free(c->engine);
   return st;
 }
 
@@ -152,7 +210,7 @@ static void bootstrapped(void *user, gyre_status status, struct gy_roster *roste
   gyre_comm *c = user;
   c->bootstrap = NULL;
   if (status) {
-    creation_failed(c, status);
+    gy_comm_creation_failed(c, status);
     return;
   }
   c->roster = roster;
@@ -167,11 +225,12 @@ static void bootstrapped(void *user, gyre_status status, struct gy_roster *roste
       if (channels[r]) gy_channel_close(channels[r]);
     }
     free(channels);
-    creation_failed(c, st);
+    gy_comm_creation_failed(c, st);
     return;
   }
   if (here > c->ctx->cores) gy_loop_yield(c->ctx->loop, true);
   log_creation(c, here);
+  leave_parent(c);
   c->source.pass = comm_pass;
   c->source.arm = comm_arm;
   gy_loop_add(c->ctx->loop, &c->source);
@@ -184,23 +243,25 @@ static void bootstrapped(void *user, gyre_status status, struct gy_roster *roste
   gy_request_complete(req, GYRE_OK, NULL);
 }
 
-/* (locked) The command of a creation. */
-static void start_creation(struct gy_command *command) {
-  gyre_comm *c = OF(command, start);
+void gy_comm_meet(gyre_comm *c, const struct gy_meeting *meeting) {
   struct gy_bootstrap_config config = {.rank = c->core.rank,
                                        .nranks = c->core.nranks,
                                        .settings = &c->settings,
                                        .id = c->has_id ? &c->id : NULL,
-                                       .oob = c->has_oob ? &c->oob : NULL};
-  c->next = c->ctx->comms;
-  c->ctx->comms = c;
-  gy_loop_busy(c->ctx->loop, 1);
+                                       .oob = c->has_oob ? &c->oob : NULL,
+                                       .meeting = meeting};
   gy_bootstrap_secret(&config, &c->core.secret);
   size_t slice = c->settings.slice_bytes ? (size_t)c->settings.slice_bytes : 256u << 10;
   gy_cost_default(&config.cost, c->core.nranks, c->ctx->cores, slice);
   gyre_status st = gy_bootstrap_start(gy_loop_uv(c->ctx->loop), c->ctx->net, &config, bootstrapped,
                                       c, &c->bootstrap);
-  if (st) creation_failed(c, st);
+  if (st) gy_comm_creation_failed(c, st);
+}
+
+static void start_creation(struct gy_command *command) {
+  gyre_comm *c = OF(command, start);
+  gy_comm_list(c);
+  gy_comm_meet(c, NULL);
 }
 
 static gyre_status set_number(struct gy_settings *s, const char *name, uint32_t value) {
@@ -258,36 +319,44 @@ static gyre_status check_creation(const gyre_comm *c) {
   return gy_select_check(c->settings.algo);
 }
 
+gyre_comm *gy_comm_alloc(gyre_context *ctx, const struct gy_settings *settings, gyre_comm **out) {
+  gyre_comm *c = calloc(1, sizeof *c);
+  if (!c) {
+    gy_fail(GYRE_ERR_NOMEM, "out of memory for a communicator");
+    return NULL;
+  }
+  pthread_mutex_init(&c->verdict_lock, NULL);
+  c->ctx = ctx;
+  c->settings = *settings;
+  c->verdict = (gyre_error)GYRE_ERROR_INIT;
+  c->core =
+      (struct gy_comm_core){.uv = gy_loop_uv(ctx->loop), .net = ctx->net, .settings = &c->settings};
+  c->out = out;
+  return c;
+}
+
+gyre_status gy_comm_begin(gyre_comm *c, void (*start)(struct gy_command *), gyre_request **req) {
+  c->creating = gy_request_create(c->ctx->requests);
+  if (!c->creating) return GYRE_ERR_NOMEM;
+  c->start.run = start;
+  *req = c->creating;
+  gy_loop_post(c->ctx->loop, &c->start, false);
+  return GYRE_OK;
+}
+
 gyre_status gyre_comm_create_async(gyre_context *ctx, int rank, int nranks,
                                    const gyre_comm_config *config, gyre_comm **out,
                                    gyre_request **req) {
   if (!ctx || !out || !req)
     return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: context, out or request is NULL");
-  gyre_comm *c = calloc(1, sizeof *c);
-  if (!c) return gy_fail(GYRE_ERR_NOMEM, "out of memory for a communicator");
-  pthread_mutex_init(&c->verdict_lock, NULL);
-  c->ctx = ctx;
-  c->settings = ctx->settings;
-  c->verdict = (gyre_error)GYRE_ERROR_INIT;
-  c->core = (struct gy_comm_core){.uv = gy_loop_uv(ctx->loop),
-                                  .net = ctx->net,
-                                  .rank = rank,
-                                  .nranks = nranks,
-                                  .settings = &c->settings};
-  c->out = out;
-  c->start.run = start_creation;
+  gyre_comm *c = gy_comm_alloc(ctx, &ctx->settings, out);
+  if (!c) return GYRE_ERR_NOMEM;
+  c->core.rank = rank;
+  c->core.nranks = nranks;
   gyre_status st = apply_config(c, config);
   if (!st) st = check_creation(c);
-  if (st) goto free_comm;
-  c->creating = gy_request_create(ctx->requests);
-  st = GYRE_ERR_NOMEM;
-  if (!c->creating) goto free_comm;
-  *req = c->creating;
-  gy_loop_post(ctx->loop, &c->start, false);
-  return GYRE_OK;
-
-free_comm:
-  comm_free(c);
+  if (!st) st = gy_comm_begin(c, start_creation, req);
+  if (st) gy_comm_free(c);
   return st;
 }
 
@@ -331,6 +400,9 @@ static void end_comm(struct gy_command *command) {
   gy_fault_leave(c->fault);
   gy_engine_fail(c->engine, GYRE_ERR_ABORTED,
                  "the communicator was destroyed while the operation was in flight", true);
+  give_up_children(c, GYRE_ERR_ABORTED,
+                   "the communicator was destroyed while another was being made from it");
+  gy_groups_free(c->groups);
   unlist(c);
   c->end.run = ended;
   gy_loop_defer(c->ctx->loop, &c->end);
@@ -347,7 +419,7 @@ void gyre_comm_destroy(gyre_comm *comm) {
   gy_loop_post(loop, &comm->end, true);
   gy_loop_wait(loop, &comm->ended, -1);
   gy_engine_free(comm->engine);
-  comm_free(comm);
+  gy_comm_free(comm);
 }
 
 struct sweep { /* asks, on the driving thread, for one communicator that is left */
@@ -359,11 +431,9 @@ struct sweep { /* asks, on the driving thread, for one communicator that is left
 
 static void find_left(struct gy_command *command) {
   struct sweep *s = (struct sweep *)(void *)command;
-  for (gyre_comm *c; (c = s->ctx->comms) && c->creating;) { /* unlisted by its failure */
-    if (c->bootstrap) gy_bootstrap_cancel(c->bootstrap, "its context was destroyed");
-    gy_fail(GYRE_ERR_ABORTED, "the context was destroyed while the communicator was being created");
-    creation_failed(c, GYRE_ERR_ABORTED);
-  }
+  for (gyre_comm *c; (c = s->ctx->comms) && c->creating;) /* unlisted by its failure */
+    gy_comm_give_up(c, GYRE_ERR_ABORTED,
+                    "the context was destroyed while the communicator was being created");
   s->left = s->ctx->comms;
   gy_loop_complete(s->ctx->loop, &s->done);
 }

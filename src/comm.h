@@ -12,6 +12,7 @@
 #include "context.h"
 #include "engine.h"
 #include "fault.h"
+#include "group.h"
 #include <pthread.h>
 
 struct gyre_comm {
@@ -21,16 +22,22 @@ struct gyre_comm {
   struct gy_command start, end;
   struct gy_settings settings; /* the context's, then the configuration struct */
   struct gy_comm_core core;
-  struct gy_bootstrap *bootstrap; /* while being created */
+  struct gy_bootstrap *bootstrap; /* while being created, as soon as it is known with whom */
+  /* While being made from another one: that, and the call in its groups until it is answered. The
+   * other way round those that are being made from this one. */
+  gyre_comm *parent, *children, *sibling;
+  struct gy_group_call call;
+  bool entered;
   gyre_unique_id id;
   gyre_oob oob;
   uint32_t flags;
   bool has_id, has_oob;
-  gyre_comm **out; /* of gyre_comm_create */
+  gyre_comm **out; /* of the call that creates it */
   gyre_request *creating;
   struct gy_roster *roster;
   struct gy_engine *engine;
   struct gy_fault *fault;
+  struct gy_groups *groups;
   const struct gy_tl_ops **peer_ops;
   bool applied;  /* the verdict has been applied to the engine */
   char why[256]; /* of gyre_comm_abort */
@@ -40,6 +47,24 @@ struct gyre_comm {
   gyre_error verdict; /* a copy for gyre_comm_status */
   atomic_int ended;   /* destroy may free */
 };
+
+/* ---- the steps of a creation: gyre_comm_create, and what makes communicators from others ---- */
+
+/* Not in the context's list yet; NULL and gyre_last_error() if out of memory. */
+gyre_comm *gy_comm_alloc(gyre_context *ctx, const struct gy_settings *settings, gyre_comm **out);
+void gy_comm_free(gyre_comm *c);
+/* Makes the request, and runs `start` on the driving thread. */
+gyre_status gy_comm_begin(gyre_comm *c, void (*start)(struct gy_command *), gyre_request **req);
+/* (locked) It is the context's until the request completes. */
+void gy_comm_list(gyre_comm *c);
+/* (locked) The ranks meet; then the request completes. `meeting` NULL: as its configuration says. */
+void gy_comm_meet(gyre_comm *c, const struct gy_meeting *meeting);
+/* (locked) Ends a creation: without a communicator for this rank; or failed, with
+ * gyre_last_error(). */
+void gy_comm_none(gyre_comm *c);
+void gy_comm_creation_failed(gyre_comm *c, gyre_status st);
+/* (locked) The same from outside: peers that wait for this rank are told. */
+void gy_comm_give_up(gyre_comm *c, gyre_status st, const char *text);
 
 /* Destroys what is left, creations in progress included. */
 void gy_comm_destroy_all(gyre_context *ctx);

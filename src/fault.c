@@ -272,10 +272,29 @@ void gy_fault_abort(struct gy_fault *f, const char *why) {
   decide(f, &e);
 }
 
+void gy_fault_judge(struct gy_fault *f, gyre_status status, int culprit, const char *text) {
+  gyre_error e = make_error(f, status, culprit, 0);
+  e.op_seq = 0;
+  gy_format(e.text, sizeof e.text, "%s", text);
+  if (is_root(f)) decide(f, &e);
+  else consider(f, &e, MSG_REPORT);
+}
+
+void gy_fault_send(struct gy_fault *f, int to, uint8_t type, struct gy_writer *w) {
+  send_writer(f->channels[to], type, w);
+}
+
+bool gy_fault_has_left(const struct gy_fault *f, int rank) {
+  return f->member[rank].frontier != NOT_LEFT;
+}
+
+const char *gy_fault_name(const struct gy_fault *f, int rank, char *out, size_t capacity) {
+  return place(f, rank, out, capacity);
+}
+
 /* --------------------------------------------------------------------------------- queries --- */
 
-/* Appends "ranks 0, 2-5" for the ranks whose bit is set. */
-static size_t put_ranks(char *out, size_t capacity, const bool *in, int nranks) {
+size_t gy_fault_list(const bool *in, int nranks, char *out, size_t capacity) {
   size_t n = 0;
   int total = 0;
   for (int r = 0; r < nranks; r++) total += in[r];
@@ -323,7 +342,7 @@ static bool find_mismatch(struct gy_fault *f, gyre_error *e) {
     }
     char call[128];
     n += gy_format(e->text + n, sizeof e->text - n, groups ? "; " : "");
-    n += put_ranks(e->text + n, sizeof e->text - n, group, f->nranks);
+    n += gy_fault_list(group, f->nranks, e->text + n, sizeof e->text - n);
     n += gy_format(e->text + n, sizeof e->text - n, " called %s",
                    gy_descriptor_text(&a->report.call, call, sizeof call));
     groups++;
@@ -467,6 +486,7 @@ static void member_left(struct gy_fault *f, int rank, uint64_t frontier) {
     f->judge_at = 0;
   }
   if (f->query.until && all_answered(f)) finish_query(f);
+  f->cfg.rank_left(f->cfg.user, rank);
 }
 
 void gy_fault_check(struct gy_fault *f) {
@@ -619,6 +639,8 @@ static void message(void *user, struct gy_channel *ch, uint8_t type, const void 
   if (decided(f)) return;
   if (type == GY_MESSAGE_FAIL) {
     given_up(f, from, &r);
+  } else if (type >= GY_MESSAGE_GROUP) {
+    f->cfg.other_message(f->cfg.user, from, type, &r);
   } else if (is_root(f)) {
     root_message(f, from, type, &r);
   } else {

@@ -177,6 +177,12 @@ gyre_status gy_rendezvous_parse(const struct gy_bootstrap_config *config, struct
     gy_format(out->text, sizeof out->text, "the out-of-band store");
     return GYRE_OK;
   }
+  if (config->meeting) {
+    out->kind = GY_RENDEZVOUS_MEETING;
+    out->place = config->meeting->place;
+    gy_format(out->text, sizeof out->text, "%s", config->meeting->what);
+    return GYRE_OK;
+  }
   gy_format(out->text, sizeof out->text, "%s", text);
   if (strncmp(text, TCP_PREFIX, strlen(TCP_PREFIX)) == 0) return parse_tcp(text, out);
   if (strncmp(text, FILE_PREFIX "/", strlen(FILE_PREFIX) + 1) == 0 && text[strlen(text) - 1] != '/') {

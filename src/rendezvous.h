@@ -18,14 +18,8 @@ enum gy_rendezvous_kind {
   GY_RENDEZVOUS_ID,
   GY_RENDEZVOUS_TCP,
   GY_RENDEZVOUS_FILE,
-  GY_RENDEZVOUS_STORE
-};
-
-struct gy_place {            /* what a member must know to dial rank 0 */
-  uint8_t key[GY_KEY_BYTES]; /* of the job: what rank 0 expects in a hello */
-  uint8_t host[16];          /* gy_host_id of rank 0 */
-  uint32_t n_address;
-  struct gy_address address[GY_ADDRESS_MAX];
+  GY_RENDEZVOUS_STORE,
+  GY_RENDEZVOUS_MEETING
 };
 
 /* The line that a file or a store holds. */
@@ -38,10 +32,10 @@ struct gy_rendezvous {
   uint16_t port;         /* TCP */
   char path[512];        /* FILE */
   gyre_oob oob;          /* STORE */
-  struct gy_place place; /* ID: whole; TCP: its key only */
+  struct gy_place place; /* ID, MEETING: whole; TCP: its key only */
 };
 
-/* From id, oob or settings->rendezvous, in this order. ARG with the rule otherwise. */
+/* From id, oob, meeting or settings->rendezvous, in this order. ARG with the rule otherwise. */
 gyre_status gy_rendezvous_parse(const struct gy_bootstrap_config *config, struct gy_rendezvous *out);
 bool gy_place_equal(const struct gy_place *a, const struct gy_place *b);
 /* "gyre 1 KEY HOST ADDRESS...\n"; reading answers false for anything else. */

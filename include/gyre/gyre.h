@@ -215,6 +215,37 @@ GYRE_API gyre_status gyre_comm_create_async(gyre_context *ctx, int rank, int nra
  * gyre_comm_create; ARG names the variable. */
 GYRE_API gyre_status gyre_comm_create_from_env(gyre_context *ctx, const gyre_comm_config *config,
                                                gyre_comm **out);
+/*
+ * Communicators made from others. The new one is independent: it has its own verdict, its own
+ * order of operations, and may live longer than the one it was made from; destroy them in any
+ * order. It takes over that one's secret, flags, settings and the settings agreed on, needs no
+ * rendezvous, and opens no further port. Every rank of `comm` makes these calls, in the same order
+ * relative to each other; collectives and other traffic may be in flight meanwhile, before and
+ * after, in any order. On success *out is the caller's, to be passed to gyre_comm_destroy; on
+ * failure it is untouched. The blocking forms are not for callbacks (STATE); the _async forms
+ * return at once, write *out when the request completes with GYRE_OK, and may be called again
+ * before.
+ *
+ * Every wait ends at the connect time-out of the least patient rank. Two kinds of failure:
+ * - Ranks do not call in time (TIMEOUT, naming who is missing), left (PEER_LOST) or call something
+ *   else of this kind (MISMATCH): that ends `comm`, as with a collective, by one verdict on all.
+ * - After all have called, the new communicator's ranks fail to meet: as with gyre_comm_create, and
+ *   `comm` stays as it is.
+ * When `comm` ends by another failure, or is destroyed here, calls in progress fail with its
+ * verdict or ABORTED. Errors: these, ARG, NOMEM, SYS.
+ */
+
+/* Parts the ranks: those that give the same colour form a new communicator, ranked by `key`, and by
+ * their rank in `comm` where keys are equal. A colour below 0 takes part without getting one: *out
+ * is NULL. */
+GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **out);
+GYRE_API gyre_status gyre_comm_split_async(gyre_comm *comm, int color, int key, gyre_comm **out,
+                                           gyre_request **req);
+/* The same ranks in the same order once more: for a thread or library that wants an order of
+ * operations of its own. */
+GYRE_API gyre_status gyre_comm_dup(gyre_comm *comm, gyre_comm **out);
+GYRE_API gyre_status gyre_comm_dup_async(gyre_comm *comm, gyre_comm **out, gyre_request **req);
+
 /* Ends the communicator on every rank: operations in flight and later ones fail with ABORTED, the
  * text being `why` (may be NULL). Returns at once. Errors: ARG. */
 GYRE_API gyre_status gyre_comm_abort(gyre_comm *comm, const char *why);
