@@ -39,7 +39,7 @@ static int expect_members(struct rank_env *env, gyre_comm *comm, const char *wha
 /* The sum of the members' ranks plus 1, `count` times. */
 static int expect_sum(struct rank_env *env, gyre_comm *comm, const char *what, float sum,
                       size_t count) {
-  float *in = malloc(count * sizeof *in + 1), *out = malloc(count * sizeof *out + 1);
+  float *in = calloc(count + 1, sizeof *in), *out = calloc(count + 1, sizeof *out);
   int failed = 0;
   for (size_t i = 0; i < count; i++) in[i] = (float)(env->rank + 1);
   if (gyre_all_reduce(comm, in, out, count, GYRE_F32, GYRE_SUM))
