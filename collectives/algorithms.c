@@ -11,13 +11,29 @@
 
 /* The index travels on the wire: append only. */
 static const struct gy_algo *const algorithms[] = {
-    &gy_all_reduce_ring,       &gy_all_reduce_tree,       &gy_all_reduce_recursive_doubling,
-    &gy_reduce_scatter_ring,   &gy_reduce_scatter_direct, &gy_all_gather_ring,
-    &gy_all_gather_direct,     &gy_all_gather_bruck,      &gy_broadcast_tree,
-    &gy_broadcast_ring,        &gy_reduce_tree,           &gy_reduce_ring,
-    &gy_barrier_dissemination, &gy_gather_tree,           &gy_gather_direct,
-    &gy_scatter_tree,          &gy_scatter_direct,        &gy_all_to_all_bruck,
+    &gy_all_reduce_ring,
+    &gy_all_reduce_tree,
+    &gy_all_reduce_recursive_doubling,
+    &gy_reduce_scatter_ring,
+    &gy_reduce_scatter_direct,
+    &gy_all_gather_ring,
+    &gy_all_gather_direct,
+    &gy_all_gather_bruck,
+    &gy_broadcast_tree,
+    &gy_broadcast_ring,
+    &gy_reduce_tree,
+    &gy_reduce_ring,
+    &gy_barrier_dissemination,
+    &gy_gather_tree,
+    &gy_gather_direct,
+    &gy_scatter_tree,
+    &gy_scatter_direct,
+    &gy_all_to_all_bruck,
     &gy_all_to_all_direct,
+    &gy_scan_chain,
+    &gy_scan_recursive_doubling,
+    &gy_exclusive_scan_chain,
+    &gy_exclusive_scan_recursive_doubling,
 };
 
 const struct gy_algo *const *gy_algorithms(size_t *n) {
@@ -35,7 +51,9 @@ const struct gy_algo *gy_algo_find(enum gy_coll coll, const char *name) {
 static void build_alone(const struct gy_key *key, struct gy_builder *b) {
   const struct gy_coll_traits *traits = gy_coll_traits(key->coll);
   gy_b_layout(b, (enum gy_layout)traits->layout, 1);
-  if (traits->has_data) gy_b_copy(b, traits->reduces ? gy_finish(gy_out(0)) : gy_out(0), gy_in(0));
+  if (key->coll == GY_EXCLUSIVE_SCAN) gy_b_identity(b, gy_out(0));
+  else if (traits->has_data)
+    gy_b_copy(b, gy_coll_finishes(key->coll) ? gy_finish(gy_out(0)) : gy_out(0), gy_in(0));
 }
 
 static gyre_status check_key(const struct gy_algo *algo, const struct gy_key *key) {

@@ -19,6 +19,8 @@ extern const struct gy_algo gy_barrier_dissemination;
 extern const struct gy_algo gy_gather_tree, gy_gather_direct;
 extern const struct gy_algo gy_scatter_tree, gy_scatter_direct;
 extern const struct gy_algo gy_all_to_all_bruck, gy_all_to_all_direct;
+extern const struct gy_algo gy_scan_chain, gy_scan_recursive_doubling;
+extern const struct gy_algo gy_exclusive_scan_chain, gy_exclusive_scan_recursive_doubling;
 
 /* The rank `steps` places after `rank` on the ring of all ranks; steps may be negative, down to
  * -nranks. */

@@ -158,6 +158,38 @@ gyre_status gyre_all_to_all_async(gyre_comm *comm, const void *in, void *out, si
       false, req);
 }
 
+gyre_status gyre_scan(gyre_comm *comm, const void *in, void *out, size_t count, gyre_dtype type,
+                      gyre_op op) {
+  return run(comm,
+             (struct gy_call){
+                 .coll = GY_SCAN, .dtype = type, .op = op, .in = in, .out = out, .count = count});
+}
+
+gyre_status gyre_scan_async(gyre_comm *comm, const void *in, void *out, size_t count,
+                            gyre_dtype type, gyre_op op, gyre_request **req) {
+  return post(comm,
+              (struct gy_call){
+                  .coll = GY_SCAN, .dtype = type, .op = op, .in = in, .out = out, .count = count},
+              false, req);
+}
+
+gyre_status gyre_exclusive_scan(gyre_comm *comm, const void *in, void *out, size_t count,
+                                gyre_dtype type, gyre_op op) {
+  return run(
+      comm,
+      (struct gy_call){
+          .coll = GY_EXCLUSIVE_SCAN, .dtype = type, .op = op, .in = in, .out = out, .count = count});
+}
+
+gyre_status gyre_exclusive_scan_async(gyre_comm *comm, const void *in, void *out, size_t count,
+                                      gyre_dtype type, gyre_op op, gyre_request **req) {
+  return post(
+      comm,
+      (struct gy_call){
+          .coll = GY_EXCLUSIVE_SCAN, .dtype = type, .op = op, .in = in, .out = out, .count = count},
+      false, req);
+}
+
 gyre_status gyre_barrier(gyre_comm *comm) {
   return run(comm, (struct gy_call){.coll = GY_BARRIER, .dtype = GYRE_U8});
 }

@@ -52,6 +52,8 @@ gyre_status gy_check_call(const gyre_comm *comm, const struct gy_call *call) {
   if (!esize) return gy_fail(GYRE_ERR_ARG, "gyre_%s: %d is no type", name, (int)call->dtype);
   if (!gyre_op_name(call->op))
     return gy_fail(GYRE_ERR_ARG, "gyre_%s: %d is no operator", name, (int)call->op);
+  if (gy_coll_is_scan(call->coll) && call->op == GYRE_AVG)
+    return gy_fail(GYRE_ERR_ARG, "gyre_%s: there is no average of a scan; use GYRE_SUM", name);
   if (call->root < 0 || call->root >= comm->core.nranks) {
     return gy_fail(GYRE_ERR_ARG, "gyre_%s: root %d: must be from 0 to %d", name, call->root,
                    comm->core.nranks - 1);

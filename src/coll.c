@@ -32,6 +32,10 @@ static const struct gy_coll_traits traits[GY_COLL_COUNT] = {
                     .share = {ROOT_ONLY(GY_ALL), EVERYWHERE(GY_OWN_BLOCK)}},
     [GY_ALL_TO_ALL] = {"all_to_all", GY_BLOCK, .has_data = true,
                        .share = {EVERYWHERE(GY_ALL), EVERYWHERE(GY_ALL)}},
+    [GY_SCAN] = {"scan", GY_SPLIT, .reduces = true, .has_data = true,
+                 .share = {EVERYWHERE(GY_ALL), EVERYWHERE(GY_ALL)}},
+    [GY_EXCLUSIVE_SCAN] = {"exclusive_scan", GY_SPLIT, .reduces = true, .has_data = true,
+                           .share = {EVERYWHERE(GY_ALL), EVERYWHERE(GY_ALL)}},
 };
 
 const struct gy_coll_traits *gy_coll_traits(unsigned coll) {
@@ -49,6 +53,10 @@ int gy_coll_find(const char *name) {
 enum gy_share gy_coll_share(unsigned coll, unsigned buf, bool on_root) {
   return (enum gy_share)traits[coll].share[buf][on_root];
 }
+
+bool gy_coll_is_scan(unsigned coll) { return coll == GY_SCAN || coll == GY_EXCLUSIVE_SCAN; }
+
+bool gy_coll_finishes(unsigned coll) { return traits[coll].reduces && !gy_coll_is_scan(coll); }
 
 bool gy_coll_has_both(unsigned coll, bool on_root) {
   return gy_coll_share(coll, GY_IN, on_root) != GY_NOTHING &&

@@ -22,6 +22,8 @@ enum gy_coll {
   GY_GATHER,
   GY_SCATTER,
   GY_ALL_TO_ALL,
+  GY_SCAN,
+  GY_EXCLUSIVE_SCAN,
   GY_COLL_COUNT
 };
 
@@ -52,6 +54,10 @@ const char *gy_coll_name(unsigned coll); /* "all_reduce"; NULL if none */
 int gy_coll_find(const char *name);      /* -1 if none */
 /* What a rank has of GY_IN or GY_OUT. */
 enum gy_share gy_coll_share(unsigned coll, unsigned buf, bool on_root);
+/* A scan's result is that of some of the ranks only. */
+bool gy_coll_is_scan(unsigned coll);
+/* Whether its reduction ends with the contributions of all ranks, where an average divides. */
+bool gy_coll_finishes(unsigned coll);
 /* Ranks that have only one of the two buffers cannot be in place. */
 bool gy_coll_has_both(unsigned coll, bool on_root);
 

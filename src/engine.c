@@ -347,6 +347,10 @@ static void run_local_slice(struct gy_run *r, const struct gy_insn *i, uint32_t 
   char *dst = slice_address(r, i->dst, slice);
   const char *src = slice_address(r, i->src, slice);
   size_t bytes = gy_slice_bytes(&r->geo, i->dst.range, slice);
+  if (i->dst.flags & GY_REF_IDENTITY) {
+    gy_reduce_identity(dst, bytes / r->geo.esize, (gyre_dtype)r->call.dtype, (gyre_op)r->call.op);
+    return;
+  }
   if (i->op == GY_COPY) {
     if (dst != src) gy_copy(dst, src, bytes);
     return;

@@ -48,6 +48,10 @@ gy_reduce_fn gy_reduce_reference(gyre_dtype type, gyre_op op);
  * 1 copies). */
 void gy_scale(void *dst, const void *src, size_t count, gyre_dtype type, uint32_t divisor);
 
+/* dst[i] = what leaves every value as it is: 0 for SUM, 1 for PROD, the greatest value for MIN (an
+ * infinity in floating-point types), the least for MAX. */
+void gy_reduce_identity(void *dst, size_t count, gyre_dtype type, gyre_op op);
+
 /* Bulk copy, by vector loads and stores where these beat memcpy's `rep movsb`: that is slow to
  * start, and slow, on some CPUs many times, where (dst - src) mod 4096 is small. The areas must not
  * overlap, unless dst == src. */

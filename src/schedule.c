@@ -145,6 +145,12 @@ unsigned gy_b_reduce(struct gy_builder *b, struct gy_ref dst, struct gy_ref src)
   return append(b, GY_LOCAL_REDUCE, 0, dst, src);
 }
 
+unsigned gy_b_identity(struct gy_builder *b, struct gy_ref dst) {
+  struct gy_ref marked = dst;
+  marked.flags |= GY_REF_IDENTITY;
+  return append(b, GY_COPY, 0, marked, dst);
+}
+
 static void depend(struct gy_builder *b, unsigned insn, unsigned on, enum gy_lag lag) {
   if (on == GY_NODEP || b->status != GYRE_OK) return;
   if (insn >= b->n_insn || on >= b->n_insn) {
@@ -221,9 +227,11 @@ static void check_flags(struct gy_builder *b, unsigned i, const struct gy_insn *
   if (x->src.flags != 0 && !message_only) fail(b, GYRE_ERR_ARG, "insn %u: a flag on the source", i);
   else if ((x->dst.flags & GY_REF_SWAP) != 0 && !combines(x))
     fail(b, GYRE_ERR_ARG, "insn %u: SWAP on an instruction that combines nothing", i);
-  else if ((x->dst.flags & GY_REF_FINISH) != 0 &&
-           (message_only || !gy_coll_traits(b->key.coll)->reduces))
+  else if ((x->dst.flags & GY_REF_FINISH) != 0 && (message_only || !gy_coll_finishes(b->key.coll)))
     fail(b, GYRE_ERR_ARG, "insn %u: FINISH where no reduction ends", i);
+  else if ((x->dst.flags & GY_REF_IDENTITY) != 0 &&
+           (x->op != GY_COPY || b->key.coll != GY_EXCLUSIVE_SCAN))
+    fail(b, GYRE_ERR_ARG, "insn %u: IDENTITY where none is wanted", i);
 }
 
 static void check_dep(struct gy_builder *b, unsigned i, unsigned k) {
@@ -388,7 +396,8 @@ static void print_effect(const struct gy_program *p, const struct gy_insn *x, FI
     case GY_COPY:
       print_ref(p, x->dst, to);
       fputs(" = ", to);
-      print_ref(p, x->src, to);
+      if ((x->dst.flags & GY_REF_IDENTITY) != 0) fputs("identity", to);
+      else print_ref(p, x->src, to);
       break;
     default: print_combine(p, x, to);
   }

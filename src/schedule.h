@@ -30,6 +30,8 @@ enum gy_insn_op {
 
 #define GY_REF_SWAP 1u   /* on dst: the other operand stands left */
 #define GY_REF_FINISH 2u /* on dst: this instruction completes the reduction: AVG divides here */
+#define GY_REF_IDENTITY \
+  4u /* on dst of a COPY: the operator's identity is written, src is not read */
 
 struct gy_ref {
   uint8_t buf;    /* enum gy_buf */
@@ -127,6 +129,7 @@ unsigned gy_b_recv(struct gy_builder *b, int peer, struct gy_ref dst);
 unsigned gy_b_recv_reduce(struct gy_builder *b, int peer, struct gy_ref dst, struct gy_ref src);
 unsigned gy_b_copy(struct gy_builder *b, struct gy_ref dst, struct gy_ref src);
 unsigned gy_b_reduce(struct gy_builder *b, struct gy_ref dst, struct gy_ref src);
+unsigned gy_b_identity(struct gy_builder *b, struct gy_ref dst); /* dst = the operator's identity */
 /* Instruction `insn` may run slice s only when `on` allows it (see gy_lag). `on` may be GY_NODEP:
  * nothing. At most two for each instruction. */
 void gy_b_after(struct gy_builder *b, unsigned insn, unsigned on);

@@ -50,6 +50,16 @@ static void check_finished(struct model *m) {
   }
 }
 
+/* The contributions of the ranks before this one (of a scan: and its own), in rank order. */
+static struct value expected_prefix(const struct gy_key *key, uint32_t chunk, uint32_t slice) {
+  struct value v = {.defined = 1};
+  for (int r = 0; r < key->rank + (key->coll == GY_SCAN ? 1 : 0); r++) {
+    uint64_t print = gy_model_fingerprint(r, chunk, slice);
+    v = gy_model_combine(v, (struct value){.parts = print, .sequence = print, .count = 1});
+  }
+  return v;
+}
+
 /* The chunk of the contributions that OUT[chunk] of this rank is made of. */
 static uint32_t source_chunk(const struct gy_key *key, uint32_t chunk) {
   switch (key->coll) {
@@ -77,6 +87,7 @@ static struct value expected(const struct model *m, const struct gy_key *key, ui
     v.count = 1;
     return v;
   }
+  if (gy_coll_is_scan(key->coll)) return expected_prefix(key, chunk, slice);
   v.parts = m->sums[source * m->chunk_slices + slice];
   v.count = (uint32_t)m->n;
   v.finished = 1;
@@ -115,6 +126,9 @@ static void check_slice(struct model *m, int rank, uint32_t chunk, uint32_t slic
       got.finished != want.finished)
     m->status = gy_fail(GYRE_ERR_INTERNAL, "rank %d OUT[%u] slice %u: %s", rank, chunk, slice,
                         describe_difference(m, key, got, want, chunk, slice, text, sizeof text));
+  else if (gy_coll_is_scan(key->coll) && got.sequence != want.sequence)
+    m->status = gy_fail(GYRE_ERR_INTERNAL, "rank %d OUT[%u] slice %u: not combined in rank order",
+                        rank, chunk, slice);
   else if (key->coll == GY_ALL_REDUCE &&
            got.shape != gy_model_cell(m, 0, gy_out(chunk), slice)->value.shape)
     m->status = gy_fail(GYRE_ERR_INTERNAL,
@@ -220,8 +234,9 @@ static void note_unit(struct model *m, int rank, const struct before *b, struct 
   const struct gy_insn *x = gy_model_insn(r, unit);
   uint32_t src = gy_model_cell_index(m, r, x->src, gy_model_slice(r, unit)),
            dst = gy_model_cell_index(m, r, x->dst, gy_model_slice(r, unit));
-  if (x->op == GY_COPY && src == dst && (x->dst.flags & GY_REF_FINISH) == 0) return;
-  if (x->op != GY_RECV) note_read(m, rank, b, u, unit, src);
+  bool identity = (x->dst.flags & GY_REF_IDENTITY) != 0;
+  if (x->op == GY_COPY && src == dst && !identity && (x->dst.flags & GY_REF_FINISH) == 0) return;
+  if (x->op != GY_RECV && !identity) note_read(m, rank, b, u, unit, src);
   if (x->op == GY_LOCAL_REDUCE)
     check_ordered(m, rank, b, unit, u->writer[dst], "combines what is written by");
   if (x->op != GY_SEND) note_write(m, rank, b, u, unit, dst);

@@ -361,6 +361,20 @@ GYRE_API gyre_status gyre_all_to_all(gyre_comm *comm, const void *in, void *out,
                                      gyre_dtype type);
 GYRE_API gyre_status gyre_all_to_all_async(gyre_comm *comm, const void *in, void *out, size_t count,
                                            gyre_dtype type, gyre_request **req);
+/* Prefix reduction: rank r gets out[i] = in[i] of rank 0 (op) in[i] of rank 1 (op) ... (op) in[i] of
+ * rank r, 0 <= i < count, combined in rank order. AVG has no meaning here and is ARG. */
+GYRE_API gyre_status gyre_scan(gyre_comm *comm, const void *in, void *out, size_t count,
+                               gyre_dtype type, gyre_op op);
+GYRE_API gyre_status gyre_scan_async(gyre_comm *comm, const void *in, void *out, size_t count,
+                                     gyre_dtype type, gyre_op op, gyre_request **req);
+/* The same without the rank's own contribution: ranks 0 to r - 1. On rank 0, which has none before
+ * it, `out` becomes the operator's identity: 0 for SUM, 1 for PROD; for MIN the greatest value of
+ * the type and for MAX the least (the infinities in floating-point types). */
+GYRE_API gyre_status gyre_exclusive_scan(gyre_comm *comm, const void *in, void *out, size_t count,
+                                         gyre_dtype type, gyre_op op);
+GYRE_API gyre_status gyre_exclusive_scan_async(gyre_comm *comm, const void *in, void *out,
+                                               size_t count, gyre_dtype type, gyre_op op,
+                                               gyre_request **req);
 /* Completes on no rank before it has been called on all. */
 GYRE_API gyre_status gyre_barrier(gyre_comm *comm);
 GYRE_API gyre_status gyre_barrier_async(gyre_comm *comm, gyre_request **req);

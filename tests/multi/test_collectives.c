@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,6 +55,7 @@ static void store_average(gyre_dtype type, void *at, size_t i, int64_t sum, int 
   }
 }
 
+/* Of the first nranks ranks, at least one. */
 static int64_t reduced(gyre_dtype type, gyre_op op, int nranks, size_t i) {
   int64_t v = value(type, op, 0, i);
   for (int r = 1; r < nranks; r++) {
@@ -64,6 +66,23 @@ static int64_t reduced(gyre_dtype type, gyre_op op, int nranks, size_t i) {
                          : v + b;
   }
   return v;
+}
+
+static void store_identity(gyre_dtype type, gyre_op op, void *at, size_t i) {
+  static const int64_t least[] = {
+      [GYRE_I8] = INT8_MIN, [GYRE_I16] = INT16_MIN, [GYRE_I32] = INT32_MIN, [GYRE_I64] = INT64_MIN};
+  static const int64_t greatest[] = {
+      [GYRE_I8] = INT8_MAX,    [GYRE_U8] = UINT8_MAX,  [GYRE_I16] = INT16_MAX,
+      [GYRE_U16] = UINT16_MAX, [GYRE_I32] = INT32_MAX, [GYRE_U32] = UINT32_MAX,
+      [GYRE_I64] = INT64_MAX,  [GYRE_U64] = -1};
+  float infinity = op == GYRE_MIN ? INFINITY : -INFINITY;
+  if (op == GYRE_SUM || op == GYRE_PROD) store(type, at, i, op == GYRE_PROD);
+  else if (type == GYRE_F32) ((float *)at)[i] = infinity;
+  else if (type == GYRE_F64) ((double *)at)[i] = (double)infinity;
+  else if (type == GYRE_F16) ((uint16_t *)at)[i] = gy_f32_to_f16(infinity);
+  else if (type == GYRE_BF16) ((uint16_t *)at)[i] = gy_f32_to_bf16(infinity);
+  else if (op == GYRE_MIN) store(type, at, i, greatest[type]);
+  else store(type, at, i, type < (gyre_dtype)(sizeof least / sizeof *least) ? least[type] : 0);
 }
 
 /* -------------------------------------------------------------------------------- one operation --- */
@@ -111,6 +130,11 @@ static void prepare(const struct rank_env *env, const struct shape *s, struct bu
             value(s->type, s->op, (int)(i / s->count), block + i % s->count));
     } else if (s->coll == GY_BROADCAST) {
       store(s->type, b->expected, i, value(s->type, s->op, s->root, i));
+    } else if (s->coll == GY_EXCLUSIVE_SCAN && env->rank == 0) {
+      store_identity(s->type, s->op, b->expected, i);
+    } else if (s->coll == GY_SCAN || s->coll == GY_EXCLUSIVE_SCAN) {
+      int last = env->rank + (s->coll == GY_SCAN ? 1 : 0);
+      store(s->type, b->expected, i, reduced(s->type, s->op, last, at));
     } else if (s->op == GYRE_AVG) {
       store_average(s->type, b->expected, i, reduced(s->type, s->op, env->nranks, at), env->nranks);
     } else {
@@ -130,6 +154,8 @@ static gyre_status call(const struct rank_env *env, const struct shape *s, const
     case GY_GATHER: return gyre_gather(c, b->in, b->out, s->count, s->type, s->root);
     case GY_SCATTER: return gyre_scatter(c, b->in, b->out, s->count, s->type, s->root);
     case GY_ALL_TO_ALL: return gyre_all_to_all(c, b->in, b->out, s->count, s->type);
+    case GY_SCAN: return gyre_scan(c, b->in, b->out, s->count, s->type, s->op);
+    case GY_EXCLUSIVE_SCAN: return gyre_exclusive_scan(c, b->in, b->out, s->count, s->type, s->op);
     default: return gyre_barrier(c);
   }
 }
@@ -161,6 +187,8 @@ static int run_shape(struct rank_env *env, const struct shape *s) {
 
 /* ---------------------------------------------------------------------------------------- cases --- */
 
+static bool is_scan(enum gy_coll coll) { return coll == GY_SCAN || coll == GY_EXCLUSIVE_SCAN; }
+
 /* All types and operators at small odd counts. */
 static int every_type_and_operator(struct rank_env *env) {
   static const size_t counts[] = {0, 1, 7, 61};
@@ -168,6 +196,7 @@ static int every_type_and_operator(struct rank_env *env) {
   for (int coll = 0; coll < GY_COLL_COUNT && !failed; coll++) {
     for (int type = 0; type < GYRE_DTYPE_COUNT; type++) {
       for (int op = 0; op < (gy_coll_traits((unsigned)coll)->reduces ? GYRE_OP_COUNT : 1); op++) {
+        if (is_scan((enum gy_coll)coll) && op == GYRE_AVG) continue;
         for (size_t k = 0; k < sizeof counts / sizeof *counts && !failed; k++) {
           struct shape s = {(enum gy_coll)coll, (gyre_dtype)type,      (gyre_op)op, 0,
                             counts[k],          (k + (size_t)type) % 2};

@@ -76,9 +76,10 @@ test="a congestion control that the kernel does not have"
 GYRE_TCP_CONGESTION=pigeon on 2 all_reduce -b 8 -e 8 -n 1; status_is 0; says "GYRE_TCP_CONGESTION=pigeon cannot be had"
 
 test="every collective, type and operator"
-for collective in all_reduce reduce_scatter all_gather broadcast reduce; do
+for collective in all_reduce reduce_scatter all_gather broadcast reduce scan exclusive_scan; do
   case $collective in
     all_reduce | reduce_scatter | reduce) rows=$((12 * 5 * 3)) ;;
+    scan | exclusive_scan) rows=$((12 * 4 * 3)) ;;
     *) rows=$((12 * 3)) ;;
   esac
   # 0, 1 and 4097 elements, on every rank where the buffer holds a block of each

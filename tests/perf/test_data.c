@@ -85,7 +85,7 @@ static void shuffle(int *order, int n, uint64_t *x) {
 static void check_series(const struct perf_series *s) {
   int order[MAX_RANKS];
   uint64_t x = 1;
-  perf_data_of_result(&result, s, PLACES);
+  perf_data_of_result(&result, s, s->nranks, PLACES);
   for (size_t place = 0; place < PLACES; place++) {
     for (int r = 0; r < s->nranks; r++) order[r] = s->nranks - 1 - r;
     for (int tries = 0; tries < 3; tries++) {
@@ -126,8 +126,8 @@ static void data_depends_on_rank_and_iteration(void **state) {
         perf_data_of_rank(&result, &s, (r + 1) % 4, PLACES);
         assert_memory_not_equal(data.table, result.table, bytes);
       }
-      perf_data_of_result(&data, &s, PLACES);
-      perf_data_of_result(&result, &later, PLACES);
+      perf_data_of_result(&data, &s, s.nranks, PLACES);
+      perf_data_of_result(&result, &later, later.nranks, PLACES);
       assert_memory_not_equal(data.table, result.table, bytes);
     }
 }
@@ -138,7 +138,7 @@ static void data_depends_on_rank_and_iteration(void **state) {
 
 static void filled(gyre_dtype type, unsigned char *buffer) {
   struct perf_series s = {type, GYRE_SUM, 3, 9};
-  perf_data_of_result(&data, &s, LENGTH);
+  perf_data_of_result(&data, &s, s.nranks, LENGTH);
   perf_data_fill(&data, buffer, 0, LENGTH);
 }
 

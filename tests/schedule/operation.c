@@ -25,6 +25,8 @@ static bool has(const struct operation *o, enum gy_buf buf, int rank) {
 /* Every rank gets one area; in and out lie in it apart, or this rank's block of the larger one is
  * the smaller one. */
 void operation_init(struct operation *o) {
+  bool is_scan = o->coll == GY_SCAN || o->coll == GY_EXCLUSIVE_SCAN;
+  if (is_scan && o->op == GYRE_AVG) o->op = GYRE_SUM;
   size_t n = (size_t)o->nranks, ins = in_count(o), outs = out_count(o);
   o->in = calloc(n, sizeof *o->in);
   o->out = calloc(n, sizeof *o->out);
@@ -76,6 +78,15 @@ static int32_t reduced(const struct operation *o, size_t i) {
   return o->op == GYRE_AVG ? v / o->nranks : v;
 }
 
+/* Of ranks 0 to n - 1. */
+static int32_t prefix(const struct operation *o, int n, size_t i) {
+  static const int32_t identity[GYRE_OP_COUNT] = {
+      [GYRE_PROD] = 1, [GYRE_MIN] = INT32_MAX, [GYRE_MAX] = INT32_MIN};
+  int32_t v = n > 0 ? input(o, 0, i) : identity[o->op];
+  for (int r = 1; r < n; r++) v = combine(o->op, v, input(o, r, i));
+  return v;
+}
+
 static int32_t expected(const struct operation *o, int rank, size_t i) {
   switch (o->coll) {
     case GY_REDUCE_SCATTER: return reduced(o, o->count * (size_t)rank + i);
@@ -85,6 +96,8 @@ static int32_t expected(const struct operation *o, int rank, size_t i) {
     case GY_SCATTER: return input(o, o->root, o->count * (size_t)rank + i);
     case GY_ALL_TO_ALL:
       return input(o, (int)(i / o->count), o->count * (size_t)rank + i % o->count);
+    case GY_SCAN: return prefix(o, rank + 1, i);
+    case GY_EXCLUSIVE_SCAN: return prefix(o, rank, i);
     default: return reduced(o, i);
   }
 }

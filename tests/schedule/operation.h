@@ -16,6 +16,7 @@ struct operation {
   int32_t **in, **out, **memory;
 };
 
+/* A scan of averages becomes one of sums. */
 void operation_init(struct operation *o);
 void operation_free(struct operation *o);
 /* Posts rank r's call. */

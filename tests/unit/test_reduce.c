@@ -469,6 +469,27 @@ static void environment_is_set_and_restored(void **state) {
   assert_true(inexact == one); /* upward it would be more */
 }
 
+/* Combined with any value on either side the identity gives that value; 0 + -0 is 0. */
+static void identity_changes_nothing(void **state) {
+  (void)state;
+  for (int t = 0; t < GYRE_DTYPE_COUNT; t++)
+    for (int op = 0; op < GYRE_OP_COUNT; op++)
+      for (int round = 0; round < 200; round++) {
+        gyre_dtype type = (gyre_dtype)t;
+        uint64_t none[2] = {0, 0}, x = random_bits(), left = 0, right = 0, same = 0;
+        size_t esize = gyre_dtype_size(type);
+        gy_reduce_fn reduce = gy_reduce_reference(type, (gyre_op)op);
+        gy_reduce_identity(none, 2, type, (gyre_op)op);
+        assert_memory_equal(none, (char *)none + esize, esize);
+        gy_reduce_reference(type, GYRE_MAX)(&same, &x, &x, 1, 0); /* a NaN becomes quiet */
+        if (memcmp(&same, &x, esize) != 0) continue;
+        reduce(&left, none, &x, 1, 0);
+        reduce(&right, &x, none, 1, 0);
+        assert_memory_equal(&left, &x, esize);
+        assert_memory_equal(&right, &x, esize);
+      }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(reference_is_exact_arithmetic),
@@ -478,6 +499,7 @@ int main(void) {
       cmocka_unit_test(kernels_match_at_every_split),
       cmocka_unit_test(kernels_match_on_long_ranges),
       cmocka_unit_test(kernels_match_on_special_values),
+      cmocka_unit_test(identity_changes_nothing),
       cmocka_unit_test(level_is_chosen_by_name),
       cmocka_unit_test(environment_is_set_and_restored),
   };

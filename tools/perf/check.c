@@ -96,6 +96,15 @@ static void compare_poison(struct checked *c, struct report *report, enum findin
   }
 }
 
+/* How many ranks, from rank 0 on, this rank's result combines. */
+static int combined_ranks(const struct checked *c) {
+  switch (c->s->options->coll->scope) {
+    case PERF_UP_TO_ITSELF: return c->s->rank + 1;
+    case PERF_RANKS_BEFORE: return c->s->rank;
+    default: return c->s->nranks;
+  }
+}
+
 static void compare_result(struct checked *c, struct report *report) {
   const struct perf_collective *coll = c->s->options->coll;
   struct perf_data *data = &c->s->data;
@@ -109,7 +118,7 @@ static void compare_result(struct checked *c, struct report *report) {
     }
     return;
   }
-  if (coll->has_op) perf_data_of_result(data, &c->series, c->in_length);
+  if (coll->has_op) perf_data_of_result(data, &c->series, combined_ranks(c), c->in_length);
   else perf_data_of_rank(data, &c->series, c->call.root, c->in_length);
   size_t first = coll->in_blocks ? (size_t)c->s->rank * count : 0;
   compare(c, report, WRONG_RESULT, c->call.out, 0, first, count);

@@ -32,6 +32,14 @@ static gyre_status run_reduce(const struct perf_call *c) {
   return gyre_reduce(c->comm, c->in, c->out, c->count, c->type, c->op, c->root);
 }
 
+static gyre_status run_scan(const struct perf_call *c) {
+  return gyre_scan(c->comm, c->in, c->out, c->count, c->type, c->op);
+}
+
+static gyre_status run_exclusive_scan(const struct perf_call *c) {
+  return gyre_exclusive_scan(c->comm, c->in, c->out, c->count, c->type, c->op);
+}
+
 static gyre_status run_barrier(const struct perf_call *c) { return gyre_barrier(c->comm); }
 
 static const struct perf_collective collectives[] = {
@@ -65,6 +73,18 @@ static const struct perf_collective collectives[] = {
      .has_root = true,
      .bus_factor = bus_rooted,
      .run = run_reduce},
+    {.name = "scan",
+     .has_data = true,
+     .has_op = true,
+     .scope = PERF_UP_TO_ITSELF,
+     .bus_factor = bus_rooted,
+     .run = run_scan},
+    {.name = "exclusive_scan",
+     .has_data = true,
+     .has_op = true,
+     .scope = PERF_RANKS_BEFORE,
+     .bus_factor = bus_rooted,
+     .run = run_exclusive_scan},
     {.name = "barrier", .synchronises = true, .bus_factor = bus_rooted, .run = run_barrier},
 };
 
@@ -75,7 +95,11 @@ const struct perf_collective *perf_collective_find(const char *name) {
 }
 
 const char *perf_collective_names(void) {
-  return "all_reduce reduce_scatter all_gather broadcast reduce barrier";
+  return "all_reduce reduce_scatter all_gather broadcast reduce scan exclusive_scan barrier";
+}
+
+bool perf_collective_takes(const struct perf_collective *coll, gyre_op op) {
+  return coll->scope == PERF_ALL_RANKS || op != GYRE_AVG;
 }
 
 size_t perf_collective_grain(const struct perf_collective *coll, size_t esize, int nranks) {

@@ -88,9 +88,32 @@ double perf_value(const struct perf_series *s, int rank, size_t place) {
 
 /* ---------------------------------------------------------------------------------- results --- */
 
-static double float_result(const struct perf_series *s, size_t place) {
+/* The reduction over no ranks. */
+static double float_identity(gyre_op op) {
+  switch (op) {
+    case GYRE_PROD: return 1;
+    case GYRE_MIN: return INFINITY;
+    case GYRE_MAX: return -INFINITY;
+    default: return 0;
+  }
+}
+
+static uint64_t integer_identity(gyre_dtype type, gyre_op op) {
+  unsigned bits = 8 * (unsigned)gyre_dtype_size(type);
+  uint64_t ones = UINT64_MAX >> (64 - bits),
+           sign = perf_is_signed(type) ? UINT64_C(1) << (bits - 1) : 0;
+  switch (op) {
+    case GYRE_PROD: return 1;
+    case GYRE_MIN: return ones - sign;
+    case GYRE_MAX: return sign;
+    default: return 0;
+  }
+}
+
+static double float_result(const struct perf_series *s, int ranks, size_t place) {
+  if (ranks == 0) return float_identity(s->op);
   double all = perf_value(s, 0, place);
-  for (int r = 1; r < s->nranks; r++) {
+  for (int r = 1; r < ranks; r++) {
     double v = perf_value(s, r, place);
     switch (s->op) {
       case GYRE_PROD: all *= v; break;
@@ -110,10 +133,11 @@ static uint64_t integer_average(gyre_dtype type, uint64_t sum, int nranks) {
   return wrapped / (uint64_t)nranks;
 }
 
-static uint64_t integer_result(const struct perf_series *s, size_t place) {
+static uint64_t integer_result(const struct perf_series *s, int ranks, size_t place) {
+  if (ranks == 0) return integer_identity(s->type, s->op);
   int64_t first = (int64_t)perf_value(s, 0, place);
   uint64_t all = (uint64_t)first;
-  for (int r = 1; r < s->nranks; r++) {
+  for (int r = 1; r < ranks; r++) {
     int64_t v = (int64_t)perf_value(s, r, place); /* small: signed order holds */
     switch (s->op) {
       case GYRE_PROD: all *= (uint64_t)v; break;
@@ -150,12 +174,12 @@ void perf_data_of_rank(struct perf_data *d, const struct perf_series *s, int ran
   if (length > PERF_PERIOD) double_table(d);
 }
 
-void perf_data_of_result(struct perf_data *d, const struct perf_series *s, size_t length) {
+void perf_data_of_result(struct perf_data *d, const struct perf_series *s, int ranks, size_t length) {
   start_table(d, s);
   bool floats = perf_is_float(s->type);
   for (size_t i = 0; i < places_used(length); i++) {
-    if (floats) perf_put_float(s->type, d->table + i * d->esize, float_result(s, i));
-    else perf_put_integer(s->type, d->table + i * d->esize, integer_result(s, i));
+    if (floats) perf_put_float(s->type, d->table + i * d->esize, float_result(s, ranks, i));
+    else perf_put_integer(s->type, d->table + i * d->esize, integer_result(s, ranks, i));
   }
   if (length > PERF_PERIOD) double_table(d);
 }

@@ -36,8 +36,9 @@ struct perf_data {
 double perf_value(const struct perf_series *s, int rank, size_t place);
 /* The elements that `rank` contributes to a buffer of `length` elements. */
 void perf_data_of_rank(struct perf_data *d, const struct perf_series *s, int rank, size_t length);
-/* The elements of the reduction over all ranks. */
-void perf_data_of_result(struct perf_data *d, const struct perf_series *s, size_t length);
+/* The elements of the reduction over the first `ranks` ranks; over none it is the operator's
+ * identity. An average is one of all ranks. */
+void perf_data_of_result(struct perf_data *d, const struct perf_series *s, int ranks, size_t length);
 
 /* Writes elements first .. first + count to `out`. */
 void perf_data_fill(const struct perf_data *d, void *out, size_t first, size_t count);

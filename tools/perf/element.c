@@ -21,6 +21,7 @@ static uint16_t f16_of(double value) {
   double fraction = frexp(fabs(value), &exponent); /* [0.5, 1) * 2^exponent */
   unsigned sign = signbit(value) ? 0x8000u : 0u;
   if (value == 0.0) return (uint16_t)sign;
+  if (isinf(value)) return (uint16_t)(sign | 0x7c00u);
   unsigned bits = (unsigned)(fraction * 2048.0) - 1024u;
   return (uint16_t)(sign | (unsigned)(exponent + 14) << 10 | bits);
 }

@@ -52,7 +52,8 @@ static const char help_text[] =
     "Measures a collective on all ranks of the job; run it under gyre-run, torchrun or another\n"
     "launcher. Alone it runs on one rank.\n"
     "\n"
-    "COLLECTIVE: all_reduce reduce_scatter all_gather broadcast reduce barrier\n"
+    "COLLECTIVE: all_reduce reduce_scatter all_gather broadcast reduce scan exclusive_scan "
+    "barrier\n"
     "\n"
     "Sizes are in bytes and take K, M or G (binary). For all_gather and reduce_scatter a size is "
     "that\n"
@@ -197,6 +198,8 @@ static bool check_together(struct parse *p, int argc, char **argv) {
   if (o->min_bytes > o->max_bytes)
     return wrong(p, "-b %zu is more than -e %zu", o->min_bytes, o->max_bytes);
   if (o->iterations != 0 && p->has_time) return wrong(p, "give either -n or --time");
+  if (o->op >= 0 && o->coll->has_op && !perf_collective_takes(o->coll, (gyre_op)o->op))
+    return wrong(p, "-o %s: %s has no such result", gyre_op_name((gyre_op)o->op), o->coll->name);
   bool plain = strcmp(o->coll->name, "all_reduce") == 0 && o->type == GYRE_F32 && o->op == GYRE_SUM;
   if (o->raw && !plain) return wrong(p, "--raw compares all_reduce with -d f32 and -o sum only");
   return true;
