@@ -505,6 +505,7 @@ void gy_agreed_state(struct gy_agreed *a, const struct gy_settings *s) {
   a->op_timeout_ms = (uint32_t)s->op_timeout_ms;
   a->stall_ms = (uint32_t)s->stall_ms;
   a->verdict_ms = (uint32_t)s->verdict_ms;
+  a->checksum = s->checksum;
 }
 
 void gy_agreed_adopt(const struct gy_agreed *a, struct gy_settings *s) {
@@ -518,6 +519,7 @@ void gy_agreed_adopt(const struct gy_agreed *a, struct gy_settings *s) {
   s->op_timeout_ms = a->op_timeout_ms;
   s->stall_ms = a->stall_ms;
   s->verdict_ms = a->verdict_ms;
+  s->checksum = a->checksum;
   for (size_t i = 0; i < n; i++) /* they are equal everywhere: no demand need say so */
     if (table[i].scope == GY_AGREED) s->given &= ~(UINT64_C(1) << i);
 }

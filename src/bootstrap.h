@@ -29,6 +29,7 @@ struct gy_agreed { /* rank 0's values; equal on every rank */
   uint32_t slice_bytes, window;
   uint32_t op_timeout_ms, stall_ms, verdict_ms;
   char tcp_congestion[16];
+  bool checksum;
   struct gy_cost cost;
 };
 

@@ -278,7 +278,7 @@ static gyre_status apply_config(gyre_comm *c, const gyre_comm_config *config) {
                    "gyre_comm_config.size is %zu, not %zu: start from GYRE_COMM_CONFIG_INIT",
                    config->size, sizeof *config);
   }
-  if (config->flags & ~GYRE_F_EAGER_LINKS) {
+  if (config->flags & ~(GYRE_F_EAGER_LINKS | GYRE_F_CHECKSUM)) {
     return gy_fail(GYRE_ERR_ARG, "gyre_comm_config.flags has unknown bits: 0x%x", config->flags);
   }
   c->flags = config->flags;
@@ -290,6 +290,7 @@ static gyre_status apply_config(gyre_comm *c, const gyre_comm_config *config) {
       config->rendezvous ? gy_settings_set(s, "GYRE_RENDEZVOUS", config->rendezvous) : GYRE_OK;
   if (!st && config->transports) st = gy_settings_set(s, "GYRE_TRANSPORTS", config->transports);
   if (!st && config->algo) st = gy_settings_set(s, "GYRE_ALGO", config->algo);
+  if (!st && config->flags & GYRE_F_CHECKSUM) st = gy_settings_set(s, "GYRE_CHECKSUM", "1");
   if (!st) st = set_number(s, "GYRE_SLICE_BYTES", config->slice_bytes);
   if (!st) st = set_number(s, "GYRE_WINDOW", config->window);
   if (!st) st = set_number(s, "GYRE_CONNECT_TIMEOUT_MS", config->connect_timeout_ms);

@@ -304,6 +304,7 @@ static void post(struct gy_engine *e, struct flow *f, struct gy_run *r, uint16_t
                         .esize = (uint8_t)r->geo.esize,
                         .index = f->next_index++,
                         .insn = index,
+                        .slice = slice,
                         .call = &r->call,
                         .run = r};
   x->addr = slice_address(r, f->recv ? i->dst : i->src, slice);

@@ -57,6 +57,7 @@ static void write_agreed(struct gy_writer *w, const struct gy_agreed *a) {
   gy_w_u32(w, a->stall_ms);
   gy_w_u32(w, a->verdict_ms);
   gy_w_text(w, a->tcp_congestion);
+  gy_w_u8(w, a->checksum);
   write_f64(w, a->cost.latency_us);
   write_f64(w, a->cost.us_per_byte);
   write_f64(w, a->cost.reduce_us_per_byte);
@@ -74,6 +75,7 @@ static void read_agreed(struct gy_reader *r, struct gy_agreed *a) {
   a->stall_ms = gy_r_u32(r);
   a->verdict_ms = gy_r_u32(r);
   gy_r_text(r, a->tcp_congestion, sizeof a->tcp_congestion);
+  a->checksum = gy_r_u8(r);
   a->cost.latency_us = read_f64(r);
   a->cost.us_per_byte = read_f64(r);
   a->cost.reduce_us_per_byte = read_f64(r);

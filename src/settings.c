@@ -65,6 +65,9 @@ static const struct gy_setting table[] = {
    .doc = "Bytes of a slice, the unit in which a chunk is pipelined."},
   {ENTRY(UINT, "GYRE_WINDOW", AGREED, window), .min = 1, .max = 64, .def = 0,
    .doc = "Slices in flight on a link."},
+  {ENTRY(BOOL, "GYRE_CHECKSUM", AGREED, checksum), .min = 0, .max = 1, .def = 0,
+   .doc = "1: every message carries a checksum (CRC-32C), and one that does not fit ends the "
+          "communicator."},
   {ENTRY(TEXT, "GYRE_TCP_CONGESTION", AGREED, tcp_congestion), .def_text = "auto",
    .doc = "Congestion control of links within a host: a name the kernel offers; auto: one that "
           "does not pace; empty: the system's."},

@@ -49,6 +49,7 @@ struct gy_settings {
   char algo[256];          /* "": cost model */
   int64_t slice_bytes;     /* 0: automatic */
   int64_t window;          /* 0: automatic */
+  int64_t checksum;        /* 1: frames carry checksums */
   char tcp_congestion[16]; /* for links within a host; "auto": an unpaced one, "": leave alone */
   /* deadlines */
   int64_t connect_timeout_ms; /* local */

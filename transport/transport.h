@@ -53,7 +53,8 @@ struct gy_xfer {       /* one slice on one link */
   bool swap;      /* addr = incoming (op) operand */
   bool completes; /* the reduction, see gy_reduce */
   uint32_t index; /* k: carried and checked, never used to match */
-  uint16_t insn;
+  uint16_t insn;  /* and which slice of it: for messages */
+  uint32_t slice;
   const struct gy_descriptor *call;
   struct gy_run *run;
   struct gy_xfer *next; /* the transport's queue link */

@@ -123,6 +123,7 @@ typedef struct gyre_oob {
 
 #define GYRE_F_NO_PROGRESS_THREAD (1u << 0) /* context: progress only in gyre_progress and waits */
 #define GYRE_F_EAGER_LINKS (1u << 1)        /* communicator: open every link at creation */
+#define GYRE_F_CHECKSUM (1u << 2) /* communicator: GYRE_CHECKSUM=1; rank 0's holds for all */
 
 typedef struct gyre_context_config {
   size_t size;       /* sizeof the struct the caller was compiled with */
@@ -186,7 +187,7 @@ typedef struct gyre_comm_config {
   uint32_t connect_timeout_ms; /* 0: GYRE_CONNECT_TIMEOUT_MS */
   uint32_t op_timeout_ms;      /* longest time an operation may go without moving a byte;
                                 0: GYRE_OP_TIMEOUT_MS */
-  uint32_t flags;              /* GYRE_F_EAGER_LINKS */
+  uint32_t flags;              /* GYRE_F_EAGER_LINKS | GYRE_F_CHECKSUM */
 } gyre_comm_config;
 #define GYRE_COMM_CONFIG_INIT \
   { sizeof(gyre_comm_config), NULL, NULL, NULL, NULL, NULL, 0u, 0u, 0u, 0u, 0u }

@@ -101,6 +101,7 @@ static void values(void **state) {
   for (int i = 0; i < GYRE_OP_COUNT; i++) assert_int_equal(ops[i], i);
   assert_int_equal(GYRE_F_NO_PROGRESS_THREAD, 1);
   assert_int_equal(GYRE_F_EAGER_LINKS, 2);
+  assert_int_equal(GYRE_F_CHECKSUM, 4);
 }
 
 int main(void) {

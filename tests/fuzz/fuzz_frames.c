@@ -91,7 +91,7 @@ static enum verdict foretell(struct script *s, const uint8_t *stream, size_t siz
     struct gy_frame f;
     size_t bytes = s->bytes[*done];
     if (size < at + GY_FRAME_BYTES) return ends ? LOST : NOTHING;
-    if (!gy_frame_decode(stream + at, &f)) return NO_FRAME;
+    if (!gy_frame_decode(stream + at, GY_FRAME_BYTES, &f)) return NO_FRAME;
     if (!same_call(&f.call)) return OTHER_CALL;
     if (f.index != *done || f.bytes != bytes) return NO_FRAME;
     if (size < at + f.offset + bytes) return ends ? LOST : NOTHING;
@@ -196,7 +196,7 @@ static size_t add_frame(uint32_t *seed, uint8_t *out, unsigned index, size_t byt
   size_t whole = offset + bytes + gy_frame_tail(offset, bytes);
   memset(out, (int)(draw(seed) & 0xFF), whole);
   for (size_t i = 0; i < bytes; i += 1 + draw(seed) % 9) out[offset + i] = (uint8_t)draw(seed);
-  gy_frame_encode(&f, out);
+  gy_frame_encode(&f, GY_FRAME_BYTES, out);
   return whole;
 }
 

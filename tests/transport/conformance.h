@@ -15,6 +15,7 @@ struct conformance {
   const size_t *borders; /* sizes at which the transport changes its way; they and their neighbours are tried */
   size_t n_borders;
   unsigned rounds; /* of opening and closing */
+  bool checksum;   /* frames carry checksums */
 };
 
 extern const struct conformance *conformance; /* of the program */

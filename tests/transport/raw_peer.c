@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "crc32c.h"
 #include "status.h"
 
 struct outcome {
@@ -51,19 +52,30 @@ int raw_accept(struct world *w, int to) {
   return o.fd;
 }
 
-size_t raw_frame(uint8_t *out, const struct gy_descriptor *call, uint32_t index, size_t offset,
-                 const void *payload, size_t bytes) {
+static size_t write_frame(uint8_t *out, size_t head, const struct gy_descriptor *call,
+                          uint32_t index, size_t offset, const void *payload, size_t bytes) {
   struct gy_frame f = {.type = GY_FRAME_SLICE,
                        .offset = (uint16_t)offset,
                        .bytes = (uint32_t)bytes,
                        .index = index,
+                       .payload_sum = gy_crc32c_portable(0, payload, bytes),
                        .call = *call};
   size_t end = offset + bytes, whole = (end + 63) / 64 * 64;
-  gy_frame_encode(&f, out);
-  memset(out + GY_FRAME_BYTES, 0xEE, offset - GY_FRAME_BYTES); /* padding may be anything */
+  gy_frame_encode(&f, head, out);
+  memset(out + head, 0xEE, offset - head); /* padding may be anything */
   if (bytes) memcpy(out + offset, payload, bytes);
   memset(out + end, 0xDD, whole - end);
   return whole;
+}
+
+size_t raw_frame(uint8_t *out, const struct gy_descriptor *call, uint32_t index, size_t offset,
+                 const void *payload, size_t bytes) {
+  return write_frame(out, GY_FRAME_BYTES, call, index, offset, payload, bytes);
+}
+
+size_t raw_frame_summed(uint8_t *out, const struct gy_descriptor *call, uint32_t index,
+                        size_t offset, const void *payload, size_t bytes) {
+  return write_frame(out, GY_FRAME_SUMMED, call, index, offset, payload, bytes);
 }
 
 void raw_write(struct world *w, int fd, const void *data, size_t bytes) {

@@ -19,6 +19,9 @@ int raw_accept(struct world *w, int to);
 /* Writes a whole frame with the payload at `offset`; returns its length, padding included. */
 size_t raw_frame(uint8_t *out, const struct gy_descriptor *call, uint32_t index, size_t offset,
                  const void *payload, size_t bytes);
+/* The same with checksums. */
+size_t raw_frame_summed(uint8_t *out, const struct gy_descriptor *call, uint32_t index,
+                        size_t offset, const void *payload, size_t bytes);
 /* All of it, while the world goes on. */
 void raw_write(struct world *w, int fd, const void *data, size_t bytes);
 /* Exactly so much, in pieces of at most `piece`. */

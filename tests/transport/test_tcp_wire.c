@@ -62,7 +62,6 @@ static void steps(struct world *w, int n) {
 /* ------------------------------------------------------------------------------ golden bytes --- */
 
 static const struct gy_frame golden_frame = {.type = 1,
-                                             .flags = 0,
                                              .offset = 0x5F,
                                              .bytes = 0x04030201,
                                              .index = 0x14131211,
@@ -81,12 +80,12 @@ static void test_golden_header(void **state) {
   (void)state;
   uint8_t bytes[GY_FRAME_BYTES];
   struct gy_frame f = golden_frame, back;
-  gy_frame_encode(&f, bytes);
+  gy_frame_encode(&f, GY_FRAME_BYTES, bytes);
   assert_memory_equal(bytes, golden_bytes, sizeof bytes);
   f.call.seq |= UINT64_C(0x99) << 32; /* stays at home */
-  gy_frame_encode(&f, bytes);
+  gy_frame_encode(&f, GY_FRAME_BYTES, bytes);
   assert_memory_equal(bytes, golden_bytes, sizeof bytes);
-  assert_true(gy_frame_decode(golden_bytes, &back));
+  assert_true(gy_frame_decode(golden_bytes, GY_FRAME_BYTES, &back));
   assert_int_equal(back.offset, golden_frame.offset);
   assert_int_equal(back.bytes, golden_frame.bytes);
   assert_int_equal(back.index, golden_frame.index);
@@ -98,9 +97,9 @@ static bool decodes(unsigned at, uint8_t value, uint32_t bytes) {
   struct gy_frame f = golden_frame;
   f.offset = GY_FRAME_BYTES;
   f.bytes = bytes;
-  gy_frame_encode(&f, header);
+  gy_frame_encode(&f, GY_FRAME_BYTES, header);
   header[at] = value;
-  return gy_frame_decode(header, &f);
+  return gy_frame_decode(header, GY_FRAME_BYTES, &f);
 }
 
 static void test_header_is_checked(void **state) {
@@ -139,7 +138,7 @@ static void check_stream(struct fixture *f, size_t piece) {
       post_send(f->end, &t[posted], out[posted], sizes[posted]);
     struct gy_frame h;
     raw_read(&f->w, f->fd, got, GY_FRAME_BYTES, piece);
-    assert_true(gy_frame_decode(got, &h));
+    assert_true(gy_frame_decode(got, GY_FRAME_BYTES, &h));
     assert_int_equal(h.index, first + k);
     assert_int_equal(h.bytes, sizes[k]);
     assert_int_equal(h.call.seq, (uint32_t)f->end->call.seq);

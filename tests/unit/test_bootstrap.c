@@ -1306,6 +1306,7 @@ static void test_golden_roster(void **state) {
       'u',
       't',
       'o', /* tcp_congestion */
+      1,   /* checksum */
       0,
       0,
       0,
@@ -1399,6 +1400,7 @@ static void test_golden_roster(void **state) {
                                       .stall_ms = 1000,
                                       .verdict_ms = 500,
                                       .tcp_congestion = "auto",
+                                      .checksum = true,
                                       .cost = {1.5, 2.5, 3.5, 4.5, 5.5, 4096}};
   fill_member(&roster->member[0], 1);
   fill_member(&roster->member[1], 2);

@@ -118,6 +118,7 @@ static void the_defaults_are_those_documented(void **state) {
   assert_int_equal(s.slice_bytes, 0);
   assert_int_equal(s.window, 0);
   assert_int_equal(s.insecure, 0);
+  assert_int_equal(s.checksum, 0);
   assert_int_equal(s.connect_timeout_ms, 60000);
   assert_int_equal(s.op_timeout_ms, 300000);
   assert_int_equal(s.stall_ms, 1000);

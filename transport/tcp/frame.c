@@ -1,6 +1,11 @@
 /* frame.c - see frame.h. */
 #include "frame.h"
 
+#include "../../src/crc32c.h"
+
+#define FLAG_SUMS 1u
+#define SUM_AT 36u /* of the header's checksum */
+
 static void put(uint8_t *out, uint64_t v, unsigned bytes) {
   for (unsigned i = 0; i < bytes; i++) out[i] = (uint8_t)(v >> (8 * i));
 }
@@ -11,9 +16,9 @@ static uint64_t get(const uint8_t *in, unsigned bytes) {
   return v;
 }
 
-void gy_frame_encode(const struct gy_frame *f, uint8_t out[GY_FRAME_BYTES]) {
+void gy_frame_encode(const struct gy_frame *f, size_t head, uint8_t *out) {
   out[0] = f->type;
-  out[1] = f->flags;
+  out[1] = head == GY_FRAME_SUMMED ? FLAG_SUMS : 0;
   put(out + 2, f->offset, 2);
   put(out + 4, f->bytes, 4);
   put(out + 8, f->index, 4);
@@ -24,11 +29,16 @@ void gy_frame_encode(const struct gy_frame *f, uint8_t out[GY_FRAME_BYTES]) {
   put(out + 16, f->call.seq & UINT32_MAX, 4);
   put(out + 20, f->call.root, 4);
   put(out + 24, f->call.count, 8);
+  if (head < GY_FRAME_SUMMED) return;
+  put(out + 32, f->payload_sum, 4);
+  put(out + SUM_AT, gy_crc32c(0, out, SUM_AT), 4);
 }
 
-bool gy_frame_decode(const uint8_t in[GY_FRAME_BYTES], struct gy_frame *f) {
+uint32_t gy_frame_sum(const uint8_t *in) { return gy_crc32c(0, in, SUM_AT); }
+uint32_t gy_frame_stated_sum(const uint8_t *in) { return (uint32_t)get(in + SUM_AT, 4); }
+
+bool gy_frame_decode(const uint8_t *in, size_t head, struct gy_frame *f) {
   *f = (struct gy_frame){.type = in[0],
-                         .flags = in[1],
                          .offset = (uint16_t)get(in + 2, 2),
                          .bytes = (uint32_t)get(in + 4, 4),
                          .index = (uint32_t)get(in + 8, 4),
@@ -39,7 +49,8 @@ bool gy_frame_decode(const uint8_t in[GY_FRAME_BYTES], struct gy_frame *f) {
                                   .dtype = in[13],
                                   .op = in[14],
                                   .algo = in[15]}};
-  return f->type == GY_FRAME_SLICE && f->flags == 0 && f->offset >= GY_FRAME_BYTES &&
-         f->offset <= GY_FRAME_MAX_OFFSET &&
-         (f->bytes > GY_FRAME_SMALL || f->offset == GY_FRAME_BYTES);
+  uint8_t flags = head == GY_FRAME_SUMMED ? FLAG_SUMS : 0;
+  if (flags) f->payload_sum = (uint32_t)get(in + 32, 4);
+  return f->type == GY_FRAME_SLICE && in[1] == flags && f->offset >= head &&
+         f->offset < head + GY_FRAME_LINE && (f->bytes > GY_FRAME_SMALL || f->offset == head);
 }

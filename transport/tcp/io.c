@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "../../src/crc32c.h"
 #include "../../src/status.h"
 #include "link.h"
 
@@ -24,18 +25,21 @@
 
 /* ------------------------------------------------------------------------------------ send --- */
 
-static uint16_t payload_offset(const struct gy_xfer *x) {
-  if (x->bytes <= GY_FRAME_SMALL) return GY_FRAME_BYTES;
-  return (uint16_t)(GY_FRAME_BYTES + ((uintptr_t)x->addr - GY_FRAME_BYTES) % GY_FRAME_LINE);
+static bool has_sums(const struct tcp_link *l) { return l->head == GY_FRAME_SUMMED; }
+
+static uint16_t payload_offset(const struct tcp_link *l, const struct gy_xfer *x) {
+  if (x->bytes <= GY_FRAME_SMALL) return (uint16_t)l->head;
+  return (uint16_t)(l->head + ((uintptr_t)x->addr - l->head) % GY_FRAME_LINE);
 }
 
 void gy_tcp_prepare(struct tcp_link *l, struct gy_xfer *x) {
   struct gy_frame f = {.type = GY_FRAME_SLICE,
-                       .offset = payload_offset(x),
+                       .offset = payload_offset(l, x),
                        .bytes = (uint32_t)x->bytes,
                        .index = x->index,
                        .call = *x->call};
-  gy_frame_encode(&f, l->tx_header[x->index % l->window]);
+  if (has_sums(l)) f.payload_sum = gy_crc32c(0, x->addr, x->bytes);
+  gy_frame_encode(&f, l->head, l->tx_header[x->index % l->window]);
 }
 
 static size_t header_bytes(const struct tcp_link *l, const struct gy_xfer *x) {
@@ -126,10 +130,27 @@ unsigned gy_tcp_report_sent(struct tcp_link *l) {
 
 /* --------------------------------------------------------------------------------- receive --- */
 
+/* Whether a checksum is the one that was sent; otherwise the link is over. */
+static bool check_sum(struct tcp_link *l, const char *what, uint32_t stated, uint32_t found) {
+  const struct gy_xfer *x = l->rx.head;
+  char here[GY_ADDRESS_TEXT], there[GY_ADDRESS_TEXT];
+  if (stated == found) return true;
+  gy_fail(GYRE_ERR_PROTO,
+          "a bit was flipped on the way from rank %d (%s) to rank %d (%s): message %u, instruction "
+          "%u slice %u of operation %llu: checksum of the %s is 0x%08x, 0x%08x was sent",
+          l->base.peer, gy_address_text(&l->peer, there), l->tcp->core->rank,
+          gy_address_text(&l->local, here), x->index, x->insn, x->slice,
+          (unsigned long long)x->call->seq, what, found, stated);
+  gy_tcp_link_down(l, GYRE_ERR_PROTO, 0);
+  return false;
+}
+
 static bool check_frame(struct tcp_link *l) {
   const struct gy_xfer *x = l->rx.head;
   struct gy_frame *f = &l->frame;
-  if (!gy_frame_decode(l->header, f)) {
+  if (has_sums(l) && !check_sum(l, "header", gy_frame_stated_sum(l->header), gy_frame_sum(l->header)))
+    return false;
+  if (!gy_frame_decode(l->header, l->head, f)) {
     gy_fail(GYRE_ERR_PROTO, "the bytes that came are no frame (first byte %u)", l->header[0]);
     gy_tcp_link_down(l, GYRE_ERR_PROTO, 0);
     return false;
@@ -150,7 +171,8 @@ static bool check_frame(struct tcp_link *l) {
     gy_tcp_link_down(l, GYRE_ERR_PROTO, 0);
     return false;
   }
-  l->pad_left = f->offset - GY_FRAME_BYTES;
+  l->pad_left = f->offset - l->head;
+  l->sum = 0;
   l->checked = true;
   return true;
 }
@@ -158,7 +180,7 @@ static bool check_frame(struct tcp_link *l) {
 /* Where the next payload bytes of a reducing receive are staged: on the place within a line that
  * they have in the frame, with the carried bytes right before them. */
 static uint8_t *staging_at(const struct tcp_link *l, const struct gy_xfer *x) {
-  size_t offset = l->checked ? l->frame.offset : GY_FRAME_BYTES;
+  size_t offset = l->checked ? l->frame.offset : l->head;
   return l->tcp->staging + GY_FRAME_LINE + (offset + x->moved) % GY_FRAME_LINE;
 }
 
@@ -186,6 +208,19 @@ static void reduce_staged(struct tcp_link *l, struct gy_xfer *x, size_t n) {
   x->moved += n;
 }
 
+/* Takes n fresh bytes of the payload. */
+static void take_payload(struct tcp_link *l, struct gy_xfer *x, size_t n) {
+  if (has_sums(l)) {
+    const void *fresh = x->reducer ? staging_at(l, x) : (uint8_t *)x->addr + x->moved;
+    l->sum = gy_crc32c(l->sum, fresh, n);
+  }
+  if (x->reducer) {
+    reduce_staged(l, x, n);
+  } else {
+    x->moved += n;
+  }
+}
+
 static void finish_frame(struct tcp_link *l) {
   struct gy_xfer *x = l->rx.head;
   l->rx.head = x->next;
@@ -202,7 +237,7 @@ static int scatter(struct tcp_link *l, struct iovec *iov, uint8_t *padding) {
   int n = 0;
   if (!l->checked) {
     if (l->tail_left) iov[n++] = (struct iovec){padding, l->tail_left};
-    iov[n++] = (struct iovec){l->header + l->header_have, GY_FRAME_BYTES - l->header_have};
+    iov[n++] = (struct iovec){l->header + l->header_have, l->head - l->header_have};
     if (x->bytes > GY_FRAME_SMALL) return n; /* the payload's place is in the header */
   }
   if (l->pad_left) iov[n++] = (struct iovec){padding, l->pad_left};
@@ -213,9 +248,9 @@ static int scatter(struct tcp_link *l, struct iovec *iov, uint8_t *padding) {
   }
   if (left)
     iov[n++] = (struct iovec){x->reducer ? stage(l, x) : (uint8_t *)x->addr + x->moved, left};
-  size_t tail = gy_frame_tail(l->checked ? l->frame.offset : GY_FRAME_BYTES, x->bytes);
+  size_t tail = gy_frame_tail(l->checked ? l->frame.offset : l->head, x->bytes);
   if (tail) iov[n++] = (struct iovec){padding, tail};
-  if (l->checked && x->next) iov[n++] = (struct iovec){l->header, GY_FRAME_BYTES};
+  if (l->checked && x->next) iov[n++] = (struct iovec){l->header, l->head};
   return n;
 }
 
@@ -234,23 +269,20 @@ static void took(struct tcp_link *l, size_t n) {
   l->base.bytes_in += n;
   if (!l->checked) {
     n = consume(&l->tail_left, n);
-    size_t part = least(GY_FRAME_BYTES - l->header_have, n);
+    size_t part = least(l->head - l->header_have, n);
     l->header_have += part;
     n -= part;
-    if (l->header_have < GY_FRAME_BYTES || !check_frame(l)) return;
+    if (l->header_have < l->head || !check_frame(l)) return;
     l->header_have = 0; /* the buffer is free for the next header */
   }
   n = consume(&l->pad_left, n);
   size_t part = least(x->bytes - x->moved, n);
-  if (x->reducer && part) {
-    reduce_staged(l, x, part);
-  } else {
-    x->moved += part;
-  }
+  if (part) take_payload(l, x, part);
   if (x->moved < x->bytes || l->pad_left) return;
+  if (has_sums(l) && !check_sum(l, "payload", l->frame.payload_sum, l->sum)) return;
   finish_frame(l);
   l->header_have = consume(&l->tail_left, n - part);
-  if (l->header_have == GY_FRAME_BYTES && check_frame(l)) l->header_have = 0;
+  if (l->header_have == l->head && check_frame(l)) l->header_have = 0;
 }
 
 unsigned gy_tcp_receive(struct tcp_link *l) {
@@ -277,10 +309,12 @@ unsigned gy_tcp_receive(struct tcp_link *l) {
 }
 
 void gy_tcp_look(struct tcp_link *l) {
-  uint8_t header[GY_FRAME_BYTES];
+  uint8_t header[GY_FRAME_SUMMED];
   struct gy_frame f;
-  ssize_t n = recv(l->fd, header, sizeof header, MSG_PEEK | MSG_DONTWAIT);
+  ssize_t n = recv(l->fd, header, l->head, MSG_PEEK | MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) l->readable = false;
-  if (n == (ssize_t)sizeof header && gy_frame_decode(header, &f))
-    gy_on_unclaimed(&l->base, &f.call);
+  if (n != (ssize_t)l->head || !gy_frame_decode(header, l->head, &f)) return;
+  if (has_sums(l) && gy_frame_stated_sum(header) != gy_frame_sum(header))
+    return; /* told when it is received */
+  gy_on_unclaimed(&l->base, &f.call);
 }

@@ -35,16 +35,18 @@ struct tcp_link {
   int tx_errno;            /* sending failed; receiving goes on to the end of what is there */
   bool down;               /* broken and reported */
   struct gy_address local, peer;
+  size_t head; /* bytes of a header: GY_FRAME_SUMMED where frames carry checksums */
 
   struct xfer_queue rx;
-  uint8_t header[GY_FRAME_BYTES];
+  uint8_t header[GY_FRAME_SUMMED];
   size_t header_have;    /* bytes of the current frame's header */
-  struct gy_frame frame; /* the current frame, valid when header_have is 32 and `checked` */
+  struct gy_frame frame; /* the current frame, valid when `checked` */
   bool checked;
   size_t pad_left;  /* bytes between header and payload still to be skipped */
   size_t tail_left; /* the same for those before the next header */
   uint8_t carry[8]; /* the beginning of an element whose rest has not come */
   size_t carried;
+  uint32_t sum; /* of the payload so far, with checksums */
 
   struct xfer_queue tx;    /* in order; those wholly sent stand first until poll reports them */
   struct gy_xfer *tx_next; /* the first that is not wholly sent */

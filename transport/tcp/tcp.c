@@ -267,6 +267,7 @@ static gyre_status tcp_link_open(struct gy_tl *tl, int peer, uint16_t lane, void
   l->tcp = t;
   l->fd = -1;
   l->window = window;
+  l->head = t->core->roster->agreed.checksum ? GY_FRAME_SUMMED : GY_FRAME_BYTES;
   l->tx_header = (uint8_t(*)[GY_FRAME_MAX_OFFSET + 1])(l + 1);
   l->rx.tail = &l->rx.head;
   l->tx.tail = &l->tx.head;
