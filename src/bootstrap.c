@@ -30,6 +30,8 @@
 #define GRACE_LATE_MS 3000   /* how long a failed root still answers ranks that come late */
 #define LOOK_MIN_MS 20       /* between two looks at a file or store */
 #define LOOK_MAX_MS 100
+#define WATCH_MS 250  /* between two looks of the root whether its file is still its own */
+#define RIVAL_MS 1000 /* for another root to answer; it may be no root, or a dead one */
 
 struct arrival { /* root: one connection */
   struct gy_bootstrap *b;
@@ -51,6 +53,13 @@ struct root {
   int n_joined;
   int n_come, n_due; /* processes that have come this far, and that should */
   int hasty;         /* the rank whose deadline comes first */
+  struct {           /* another process that says it is rank 0 */
+    bool met;
+    gyre_status status; /* what to end with if it cannot be asked */
+    char text[GY_FAIL_TEXT];
+    struct gy_dial *dial;
+    struct gy_channel *ch;
+  } rival;
 };
 
 struct member {
@@ -144,6 +153,10 @@ static void release(struct gy_bootstrap *b) {
   b->root.joined = NULL;
   gy_roster_free(b->root.roster);
   b->root.roster = NULL;
+  if (b->root.rival.dial) gy_dial_cancel(b->root.rival.dial);
+  b->root.rival.dial = NULL;
+  if (b->root.rival.ch) gy_channel_close(b->root.rival.ch);
+  b->root.rival.ch = NULL;
   if (b->member.dial) gy_dial_cancel(b->member.dial);
   b->member.dial = NULL;
   if (b->member.ch) gy_channel_close(b->member.ch);
@@ -236,7 +249,8 @@ static void list_missing(const struct gy_bootstrap *b, char *out, size_t capacit
 }
 
 static gyre_status fail_missing(struct gy_bootstrap *b) {
-  char missing[256], whose[64] = "", refused[256], more[320] = "";
+  char missing[256], whose[64] = "", refused[320], tries[32] = "";
+  const char *others = "";
   const char *alone = b->secret.len > 0 || b->settings.insecure
                           ? ""
                           : " Rank 0 has no secret, so only ranks of its own host can: set "
@@ -246,15 +260,14 @@ static gyre_status fail_missing(struct gy_bootstrap *b) {
   if (b->root.hasty != 0)
     gy_format(whose, sizeof whose, ", when the connect time-out of rank %d ended", b->root.hasty);
   unsigned n_refused = gy_net_refused(b->root.expect, refused, sizeof refused);
-  if (n_refused > 0)
-    gy_format(more, sizeof more, "; %u connection%s refused, the last: %s", n_refused,
-              n_refused == 1 ? " was" : "s were", refused);
-  return gy_fail(
-      GYRE_ERR_TIMEOUT,
-      "%s %s of %d did not come to %s within %llu ms%s%s; were they started, and can they reach "
-      "rank 0?%s",
-      n == 1 ? "rank" : "ranks", missing, b->nranks, b->rv.text,
-      (unsigned long long)(b->deadline - b->began), whose, more, alone);
+  if (n_refused > 1) gy_format(tries, sizeof tries, " (%u tries)", n_refused);
+  if (n_refused > 0) others = n == 1 ? "" : "; were the others started, and can they reach rank 0?";
+  else
+    others = n == 1 ? "was it started, and can it reach rank 0?"
+                    : "were they started, and can they reach rank 0?";
+  return gy_fail(GYRE_ERR_TIMEOUT, "%s %s of %d did not come to %s within %llu ms%s; %s%s%s%s",
+                 n == 1 ? "rank" : "ranks", missing, b->nranks, b->rv.text,
+                 (unsigned long long)(b->deadline - b->began), whose, refused, tries, others, alone);
 }
 
 static void on_root_timer(uv_timer_t *timer) {
@@ -431,6 +444,109 @@ static gyre_status on_arrival(void *user, const struct gy_conn *conn) {
   return GYRE_OK;
 }
 
+/* -------------------------------------------------------------------- asking (another) root --- */
+
+static void fill_demands(const struct gy_bootstrap *b, struct gy_join *join) {
+  size_t n;
+  const struct gy_setting *table = gy_settings_table(&n);
+  for (size_t i = 0; i < n && join->n_demand < GY_DEMAND_MAX; i++) {
+    if (table[i].scope != GY_AGREED || !(b->settings.given >> i & 1)) continue;
+    struct gy_demand *d = &join->demand[join->n_demand];
+    gy_format(d->name, sizeof d->name, "%s", table[i].name);
+    gy_settings_text(&b->settings, i, d->value, sizeof d->value);
+    if (d->value[0]) join->n_demand++; /* "": whatever rank 0 has */
+  }
+}
+
+static gyre_status say_join(struct gy_bootstrap *b, struct gy_channel *ch) {
+  struct gy_writer w = {0};
+  struct gy_join *join = calloc(1, sizeof *join);
+  if (join) {
+    join->rank = b->rank;
+    join->nranks = b->nranks;
+    join->version = GYRE_VERSION;
+    join->patience_ms = (uint32_t)left_ms(b);
+    describe_self(b, &join->member);
+    fill_demands(b, join);
+    gy_join_write(&w, join);
+  }
+  gyre_status status = !join || w.failed ? gy_fail(GYRE_ERR_NOMEM, "no memory to join")
+                                         : gy_channel_send(ch, GY_MESSAGE_JOIN, w.data, w.len);
+  free(join);
+  gy_w_free(&w);
+  return status;
+}
+
+static gyre_status dial_root(struct gy_bootstrap *b, const struct gy_place *place, uint64_t ms,
+                             gy_dial_cb done, struct gy_dial **out) {
+  struct gy_address candidate[GY_ADDRESS_MAX];
+  struct gy_dial_target target = {.candidate = candidate};
+  struct gy_identity id = {.kind = GY_CONN_CONTROL, .from = b->rank, .to = 0};
+  memcpy(id.key, place->key, sizeof id.key);
+  if (b->rv.kind == GY_RENDEZVOUS_TCP) {
+    target.host = b->rv.host;
+    target.port = b->rv.port;
+  } else {
+    uint8_t here[16];
+    gy_host_id(here);
+    bool same_host = memcmp(here, place->host, sizeof here) == 0;
+    target.n_candidate =
+        gy_address_order(&b->settings, place->address, place->n_address, same_host, candidate);
+    if (target.n_candidate == 0)
+      return gy_fail(
+          GYRE_ERR_SYS,
+          "rank 0 (%s) is on another host and listens on loopback only; set GYRE_SECRET or "
+          "GYRE_SECRET_FILE on every rank, and let GYRE_IFACE, if set, match more than loopback",
+          b->rv.text);
+  }
+  return gy_dial_start(b->net, &target, &id, &b->secret, ms > 0 ? (uint32_t)ms : 1, done, b, out);
+}
+
+/* A root that finds another one at its rendezvous joins it, as rank 0: so the other hears of this
+ * one, and its answer, that two processes say they are rank 0, is what both tell their members. */
+
+static void on_rival_message(void *user, struct gy_channel *ch, uint8_t type, const void *body,
+                             size_t len) {
+  struct gy_bootstrap *b = user;
+  gyre_status status = b->root.rival.status;
+  char text[GY_FAIL_TEXT];
+  (void)ch;
+  if (type != GY_MESSAGE_FAIL || gy_fail_read(body, len, &status, text) != GYRE_OK)
+    gy_format(text, sizeof text, "%s", b->root.rival.text);
+  root_fail_late(b, gy_fail_text(status, text));
+}
+
+static void on_rival_closed(void *user, struct gy_channel *ch, int sys_errno) {
+  struct gy_bootstrap *b = user;
+  (void)sys_errno;
+  gy_channel_close(ch);
+  b->root.rival.ch = NULL;
+  root_fail_late(b, gy_fail_text(b->root.rival.status, b->root.rival.text));
+}
+
+static const struct gy_channel_events rival_events = {on_rival_message, on_rival_closed};
+
+static void on_rival_dialled(void *user, gyre_status status, const struct gy_conn *conn) {
+  struct gy_bootstrap *b = user;
+  b->root.rival.dial = NULL;
+  if (status == GYRE_OK) {
+    status = gy_channel_open(b->loop, conn, &rival_events, b, &b->root.rival.ch);
+    if (status != GYRE_OK) close(conn->fd);
+    else status = say_join(b, b->root.rival.ch);
+  }
+  if (status != GYRE_OK) root_fail_late(b, gy_fail_text(b->root.rival.status, b->root.rival.text));
+}
+
+/* gyre_last_error() is what to end with if the other cannot be asked. */
+static void meet_rival(struct gy_bootstrap *b, gyre_status status, const struct gy_place *place) {
+  uint64_t ms = left_ms(b) < RIVAL_MS ? left_ms(b) : RIVAL_MS;
+  b->root.rival.met = true;
+  b->root.rival.status = status;
+  gy_format(b->root.rival.text, sizeof b->root.rival.text, "%s", gyre_last_error());
+  if (dial_root(b, place, ms, on_rival_dialled, &b->root.rival.dial) != GYRE_OK)
+    root_fail_late(b, gy_fail_text(status, b->root.rival.text));
+}
+
 /* ---- the root's door: what it opens for each rendezvous ---- */
 
 static void resolve_work(uv_work_t *req) {
@@ -446,14 +562,18 @@ static void after_resolve(uv_work_t *req, int cancelled) {
   b->work.running = false;
   if (!b->over && b->status == GYRE_OK && !cancelled) {
     gyre_status status = gy_fail_text(b->work.status, b->work.text);
+    errno = 0;
     for (size_t i = 0; status == GYRE_OK && i < b->work.n_address; i++) {
       status = gy_net_listen_at(b->net, &b->work.address[i], &b->root.listen[b->root.n_listen]);
       if (status == GYRE_OK) b->root.n_listen++;
     }
-    if (status != GYRE_OK) root_fail(b, status, 0);
+    if (status == GYRE_ERR_SYS && errno == EADDRINUSE) meet_rival(b, status, &b->root.place);
+    else if (status != GYRE_OK) root_fail(b, status, 0);
   }
   drop(b);
 }
+
+static void on_watch(uv_timer_t *timer);
 
 static void write_work(uv_work_t *req) {
   struct gy_bootstrap *b = req->data;
@@ -466,10 +586,41 @@ static void after_write(uv_work_t *req, int cancelled) {
   struct gy_bootstrap *b = req->data;
   b->work.running = false;
   if (!cancelled && b->work.status == GYRE_OK) {
-    if (b->over) gy_rendezvous_file_remove(&b->rv, &b->work.place);
-    else b->root.published = true;
+    if (b->over) {
+      gy_rendezvous_file_remove(&b->rv, &b->work.place);
+    } else {
+      b->root.published = true;
+      start_timer(b, &b->member.look, on_watch, WATCH_MS);
+    }
   } else if (!b->over) {
     root_fail(b, gy_fail_text(b->work.status, b->work.text), 0);
+  }
+  drop(b);
+}
+
+static void read_work(uv_work_t *req) {
+  struct gy_bootstrap *b = req->data;
+  b->work.status = gy_rendezvous_file_read(&b->rv, &b->work.place);
+  if (b->work.status != GYRE_OK)
+    gy_format(b->work.text, sizeof b->work.text, "%s", gyre_last_error());
+}
+
+static void after_watch(uv_work_t *req, int cancelled) {
+  struct gy_bootstrap *b = req->data;
+  const struct gy_member *self = b->over ? NULL : &b->root.roster->member[0];
+  b->work.running = false;
+  if (b->over || cancelled || b->status != GYRE_OK) {
+    /* nothing is to be published any more */
+  } else if (b->work.status == GYRE_OK &&
+             memcmp(b->work.place.key, b->root.place.key, sizeof b->work.place.key) != 0) {
+    gyre_status status = gy_fail(
+        GYRE_ERR_ARG,
+        "two processes say they are rank 0: host %s pid %u, and another that has overwritten %s; "
+        "give each process its own rank, and each job a file of its own",
+        self->host_name, self->pid, b->rv.path);
+    meet_rival(b, status, &b->work.place);
+  } else {
+    start_timer(b, &b->member.look, on_watch, WATCH_MS);
   }
   drop(b);
 }
@@ -480,6 +631,8 @@ static void queue_work(struct gy_bootstrap *b, uv_work_cb work, uv_after_work_cb
   b->pending++;
   uv_queue_work(b->loop, &b->work.req, work, after);
 }
+
+static void on_watch(uv_timer_t *timer) { queue_work(timer->data, read_work, after_watch); }
 
 /* The id of another context's port would have the others dial where nobody expects them. */
 static gyre_status check_id_is_ours(const struct gy_place *place, const struct gy_member *self) {
@@ -651,38 +804,6 @@ static void on_member_closed(void *user, struct gy_channel *ch, int sys_errno) {
 
 static const struct gy_channel_events member_events = {on_member_message, on_member_closed};
 
-static void fill_demands(const struct gy_bootstrap *b, struct gy_join *join) {
-  size_t n;
-  const struct gy_setting *table = gy_settings_table(&n);
-  for (size_t i = 0; i < n && join->n_demand < GY_DEMAND_MAX; i++) {
-    if (table[i].scope != GY_AGREED || !(b->settings.given >> i & 1)) continue;
-    struct gy_demand *d = &join->demand[join->n_demand];
-    gy_format(d->name, sizeof d->name, "%s", table[i].name);
-    gy_settings_text(&b->settings, i, d->value, sizeof d->value);
-    if (d->value[0]) join->n_demand++; /* "": whatever rank 0 has */
-  }
-}
-
-static gyre_status say_join(struct gy_bootstrap *b) {
-  struct gy_writer w = {0};
-  struct gy_join *join = calloc(1, sizeof *join);
-  if (join) {
-    join->rank = b->rank;
-    join->nranks = b->nranks;
-    join->version = GYRE_VERSION;
-    join->patience_ms = (uint32_t)left_ms(b);
-    describe_self(b, &join->member);
-    fill_demands(b, join);
-    gy_join_write(&w, join);
-  }
-  gyre_status status = !join || w.failed
-                           ? gy_fail(GYRE_ERR_NOMEM, "no memory to join")
-                           : gy_channel_send(b->member.ch, GY_MESSAGE_JOIN, w.data, w.len);
-  free(join);
-  gy_w_free(&w);
-  return status;
-}
-
 static void keep_reason(struct gy_bootstrap *b) {
   gy_format(b->member.reason, sizeof b->member.reason, "%s", gyre_last_error());
 }
@@ -716,37 +837,15 @@ static void on_dialled(void *user, gyre_status status, const struct gy_conn *con
     return;
   }
   uv_timer_stop(&m->look);
-  status = say_join(b);
+  status = say_join(b, m->ch);
   if (status != GYRE_OK) member_give_up(b, status);
 }
 
 static gyre_status dial(struct gy_bootstrap *b) {
   struct member *m = &b->member;
-  struct gy_address candidate[GY_ADDRESS_MAX];
-  struct gy_dial_target target = {.candidate = candidate};
-  struct gy_identity id = {.kind = GY_CONN_CONTROL, .from = b->rank, .to = 0};
-  memcpy(id.key, m->place.key, sizeof id.key);
   if (m->dial) gy_dial_cancel(m->dial);
   m->dial = NULL;
-  if (b->rv.kind == GY_RENDEZVOUS_TCP) {
-    target.host = b->rv.host;
-    target.port = b->rv.port;
-  } else {
-    uint8_t here[16];
-    gy_host_id(here);
-    bool same_host = memcmp(here, m->place.host, sizeof here) == 0;
-    target.n_candidate =
-        gy_address_order(&b->settings, m->place.address, m->place.n_address, same_host, candidate);
-    if (target.n_candidate == 0)
-      return gy_fail(
-          GYRE_ERR_SYS,
-          "rank 0 (%s) is on another host and listens on loopback only; set GYRE_SECRET or "
-          "GYRE_SECRET_FILE on every rank, and let GYRE_IFACE, if set, match more than loopback",
-          b->rv.text);
-  }
-  uint64_t left = left_ms(b);
-  return gy_dial_start(b->net, &target, &id, &b->secret, left > 0 ? (uint32_t)left : 1, on_dialled,
-                       b, &m->dial);
+  return dial_root(b, &m->place, left_ms(b), on_dialled, &m->dial);
 }
 
 static void on_look(uv_timer_t *timer);
@@ -780,13 +879,6 @@ static void on_looked(struct gy_bootstrap *b, gyre_status status, const struct g
     if (m->look_ms < LOOK_MAX_MS)
       m->look_ms = 2 * m->look_ms < LOOK_MAX_MS ? 2 * m->look_ms : LOOK_MAX_MS;
   }
-}
-
-static void read_work(uv_work_t *req) {
-  struct gy_bootstrap *b = req->data;
-  b->work.status = gy_rendezvous_file_read(&b->rv, &b->work.place);
-  if (b->work.status != GYRE_OK)
-    gy_format(b->work.text, sizeof b->work.text, "%s", gyre_last_error());
 }
 
 static void after_read(uv_work_t *req, int cancelled) {

@@ -58,6 +58,7 @@ gyre_status gyre_context_create_with(const gyre_context_config *config, gyre_con
   gyre_status st = gy_settings_load(&ctx->settings);
   if (!st) st = apply_config(&ctx->settings, config);
   if (!st) st = open_log(&ctx->settings);
+  if (!st) st = gy_net_check(&ctx->settings);
   if (!st && strcmp(ctx->settings.cpu, "auto")) st = gy_reduce_use(ctx->settings.cpu);
   if (st) goto free_context;
   ctx->cores = count_cores();

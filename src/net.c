@@ -39,7 +39,7 @@ struct gy_expect {
   gy_accept_cb cb;
   void *user;
   unsigned refused;
-  char refused_text[256]; /* about the last */
+  char refused_text[320]; /* about the last */
 };
 
 struct inbound { /* a connection from accept until its handshake is over */
@@ -141,8 +141,9 @@ static void inbound_reject(struct inbound *in, gyre_status status, const char *t
 static void count_refusal(struct gy_expect *e, const struct inbound *in, const char *text) {
   char peer[GY_ADDRESS_TEXT];
   e->refused++;
-  gy_format(e->refused_text, sizeof e->refused_text, "%s: %s", gy_address_text(&in->peer, peer),
-            text);
+  gy_format(e->refused_text, sizeof e->refused_text,
+            "a process at %s that says it is rank %d was refused: %s",
+            gy_address_text(&in->peer, peer), in->hs.hello.id.from, text);
 }
 
 static struct gy_expect *find_expect(struct gy_net *net, uint8_t kind, const uint8_t *key,
@@ -228,7 +229,8 @@ static void inbound_failed(struct inbound *in) {
   const char *text = gyre_last_error();
   /* A peer's own words are not repeated before it has proven who it is. */
   if (hs->failure == GY_FAIL_REJECTED)
-    text = hs->status == GYRE_ERR_AUTH ? "it refused our proof: its secret differs"
+    text = hs->status == GYRE_ERR_AUTH ? "its secret differs; give all ranks the same GYRE_SECRET "
+                                         "or GYRE_SECRET_FILE"
                                        : "it gave up in the handshake";
   struct gy_expect *e = in->expect;
   if (hs->failure == GY_FAIL_VERSION)
@@ -509,7 +511,7 @@ static gyre_status open_some_port(struct gy_net *net, struct gy_address *at, siz
       first, last, n, text);
 }
 
-/* GYRE_ADVERTISE: a numeric host, with or without a port. False if it is not given. */
+/* GYRE_ADVERTISE: a numeric host, with or without a port. */
 static gyre_status parse_advertise(const char *text, uint16_t port, struct gy_address *out) {
   char host[256];
   size_t len = strlen(text);
@@ -525,6 +527,32 @@ static gyre_status parse_advertise(const char *text, uint16_t port, struct gy_ad
       GYRE_ERR_ARG,
       "GYRE_ADVERTISE=%s must be a numeric address, with or without a port, as in 10.0.0.1:7000",
       text);
+}
+
+/* Tried on a socket: the kernel knows best which names it has, and which it lets this process use. */
+static gyre_status check_congestion(const char *name) {
+  char offered[256] = "";
+  if (!*name || strcmp(name, "auto") == 0) return GYRE_OK;
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return GYRE_OK; /* shows elsewhere */
+  int rc = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
+  int sys_errno = errno;
+  close(fd);
+  if (rc == 0) return GYRE_OK;
+  FILE *f = fopen("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "re");
+  if (f != NULL && fgets(offered, sizeof offered, f) != NULL) offered[strcspn(offered, "\n")] = 0;
+  if (f != NULL) fclose(f);
+  return gy_fail_errno(
+      GYRE_ERR_ARG, sys_errno,
+      "GYRE_TCP_CONGESTION=%s: must be auto or a name that this kernel offers (%s)", name, offered);
+}
+
+gyre_status gy_net_check(const struct gy_settings *settings) {
+  struct gy_address told;
+  gyre_status st = check_congestion(settings->tcp_congestion);
+  if (st == GYRE_OK && settings->advertise[0] != '\0')
+    st = parse_advertise(settings->advertise, 1, &told);
+  return st;
 }
 
 gyre_status gy_net_listen(struct gy_net *net, bool has_secret) {
@@ -580,13 +608,17 @@ static gyre_status fail_listen_at(const struct gy_address *at, int sys_errno) {
   char text[GY_ADDRESS_TEXT];
   const char *hint = "";
   switch (sys_errno) {
-    case EADDRINUSE: hint = "; another process listens there: choose another port"; break;
+    case EADDRINUSE:
+      hint = "; another process listens there: choose another port, or, if it is rank 0 of this "
+             "job, give each process its own rank";
+      break;
     case EADDRNOTAVAIL:
       hint = "; this host does not have that address: rank 0 must run on the host that has it";
       break;
     case EACCES: hint = "; ports below 1024 need privileges: choose a higher one"; break;
     default: break;
   }
+  errno = sys_errno;
   return gy_fail(GYRE_ERR_SYS, "cannot listen at %s: %s (errno %d)%s", gy_address_text(at, text),
                  strerror(sys_errno), sys_errno, hint);
 }

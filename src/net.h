@@ -60,6 +60,9 @@ gyre_status gy_net_create(uv_loop_t *loop, const struct gy_settings *settings, s
  * resolver gives up. */
 void gy_net_close(struct gy_net *net, void (*closed)(void *user), void *user);
 
+/* What the table of settings cannot say of GYRE_ADVERTISE and GYRE_TCP_CONGESTION: ARG with the rule
+ * otherwise. */
+gyre_status gy_net_check(const struct gy_settings *settings);
 /* Opens the process's listening port if it is not open: on the chosen interface addresses only
  * (without a secret on loopback only), all with one port, from settings->port if given. has_secret:
  * whether this communicator has one. A later call with has_secret after one without adds the
@@ -69,7 +72,7 @@ gyre_status gy_net_listen(struct gy_net *net, bool has_secret);
  * that is bound; otherwise what is bound. */
 size_t gy_net_advertised(const struct gy_net *net, struct gy_address out[GY_ADDRESS_MAX]);
 /* An additional listener, for a rendezvous at a given address; the same (address, port) is shared
- * and counted. SYS with both address and hint when it is taken. SO_REUSEADDR is set, SO_REUSEPORT
+ * and counted. SYS with both address and hint, and errno EADDRINUSE, when it is taken. SO_REUSEADDR is set, SO_REUSEPORT
  * never. */
 gyre_status gy_net_listen_at(struct gy_net *net, const struct gy_address *at, struct gy_listen **out);
 void gy_net_unlisten(struct gy_listen *l);
@@ -86,7 +89,8 @@ gyre_status gy_net_expect(struct gy_net *net, enum gy_conn_kind kind,
                           gy_accept_cb cb, void *user, struct gy_expect **out);
 void gy_net_unexpect(struct gy_expect *e);
 /* How many inbound handshakes for this expectation have failed, and a text about the last
- * ("10.0.0.2:5000 failed the challenge: its secret differs"), for time-out messages. */
+ * ("a process at 10.0.0.2:5000 that says it is rank 1 was refused: its secret differs"), for
+ * time-out messages. A process tries more than once, so it counts more than once. */
 unsigned gy_net_refused(const struct gy_expect *e, char *text, size_t capacity);
 
 struct gy_dial_target {

@@ -15,7 +15,9 @@
 #include "address.h"
 #include "bootstrap.h"
 #include "json.h"
+#include "launch.h"
 #include "log.h"
+#include "net.h"
 #include "reduce.h"
 #include "rendezvous.h"
 #include "select.h"
@@ -124,7 +126,9 @@ static gyre_status refused(gyre_status status, const char *name) {
 
 /* What gy_settings_load leaves to those who use the values. */
 static gyre_status check_settings(const struct gy_settings *s) {
-  gyre_status st = refused(gy_reduce_use(s->cpu), "GYRE_CPU");
+  gyre_status st = gy_launch_check(s);
+  if (st == GYRE_OK) st = gy_net_check(s);
+  if (st == GYRE_OK) st = refused(gy_reduce_use(s->cpu), "GYRE_CPU");
   if (st == GYRE_OK) st = refused(gy_select_check(s->algo), "GYRE_ALGO");
   if (st == GYRE_OK && s->rendezvous[0]) {
     struct gy_rendezvous rendezvous;

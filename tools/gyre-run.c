@@ -494,10 +494,12 @@ static void check_deadlines(struct run *r) {
   }
   if (r->running > 0 && r->phase != RUNNING && r->phase < GIVEN_UP && now >= r->phase_end) {
     char who[200];
+    list_running(r, who, sizeof who);
     enter(r, r->phase + 1);
+    if (r->phase == TERMINATING) say(r, "still running: rank %s; ending with SIGTERM", who);
+    if (r->phase == KILLING) say(r, "still running: rank %s; ending with SIGKILL", who);
     if (r->phase == GIVEN_UP)
-      say(r, "rank %s cannot be killed: waiting in the kernel; giving up",
-          list_running(r, who, sizeof who));
+      say(r, "rank %s cannot be killed: waiting in the kernel; giving up", who);
   }
 }
 

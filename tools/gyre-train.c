@@ -6,8 +6,8 @@
  * overlap, and buckets.c, where gradients become collectives. docs/training.md draws the timeline.
  *
  * Thread: one. How it ends: whatever goes wrong on one rank must end all of them, so a rank that
- * cannot go on says why and aborts the communicator with the same words (give_up); the other ranks'
- * next collective then fails with that text, which they print (gyre_failed).
+ * cannot go on says why and aborts the communicator with the same words (give_up). The other ranks
+ * notice at their next collective, or while they load, and print the record (gyre_failed).
  */
 #include <cblas.h>
 #include <errno.h>
@@ -61,19 +61,14 @@ static bool give_up(struct job *j, const char *format, ...) {
   return false;
 }
 
-/* A Gyre call failed. Its own error comes first; the last line is the record, the same on every
+/* A Gyre call failed. If that ended the communicator, the line is its record, the same on every
  * rank: which rank is to blame, and why. Always false. */
 static bool gyre_failed(struct job *j, const char *during, gyre_status s) {
+  gyre_error record = GYRE_ERROR_INIT;
+  if (gyre_comm_status(j->comm, &record) == GYRE_OK) /* this call alone was wrong */
+    return give_up(j, "%s failed: %s: %s", during, gyre_status_name(s), gyre_last_error());
   progress_bar_clear(&j->bar);
   fflush(stdout);
-  fprintf(stderr, "gyre-train: rank %d: %s failed: %s: %s\n", j->rank, during, gyre_status_name(s),
-          gyre_last_error());
-  gyre_error record = GYRE_ERROR_INIT;
-  if (gyre_comm_status(j->comm, &record) == GYRE_OK) {
-    /* Only this call was wrong, and the others would wait for it: end them. */
-    (void)gyre_comm_abort(j->comm, during);
-    (void)gyre_comm_status(j->comm, &record);
-  }
   fprintf(stderr, "gyre-train: ");
   if (record.culprit_rank >= 0) fprintf(stderr, "rank %d: ", record.culprit_rank);
   fprintf(stderr, "%s: %s\n", gyre_status_name(record.status), record.text);
@@ -100,11 +95,18 @@ static uint64_t fingerprint_of(const struct job *j) {
   return f;
 }
 
+/* Whether the others are still there. */
+static bool is_usable(void *user) {
+  const struct job *j = user;
+  gyre_error record = GYRE_ERROR_INIT;
+  return gyre_comm_status(j->comm, &record) == GYRE_OK;
+}
+
 static bool load_data(struct job *j) {
   char why[IDX_WHY_SIZE];
-  if (!idx_load(j->options.data, "train", &j->train, why) ||
-      !idx_load(j->options.data, "t10k", &j->test, why))
-    return give_up(j, "%s", why);
+  if (!idx_load(j->options.data, "train", is_usable, j, &j->train, why) ||
+      !idx_load(j->options.data, "t10k", is_usable, j, &j->test, why))
+    return why[0] ? give_up(j, "%s", why) : gyre_failed(j, "loading", GYRE_ERR_ABORTED);
   if (j->train.rows != j->test.rows || j->train.cols != j->test.cols)
     return give_up(j, "%s: training images are %zux%zu but test images %zux%zu", j->options.data,
                    j->train.rows, j->train.cols, j->test.rows, j->test.cols);

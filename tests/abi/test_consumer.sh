@@ -52,3 +52,13 @@ for i in "${!static[@]}"; do [[ ${static[i]} != -lgyre ]] || static[i]=-l:libgyr
 "$cc" -Wall -Werror "${flags[@]}" -o "$work/pc-static" "$program" "${static[@]}"
 ! needs_shared "$work/pc-static" || { echo "pkg-config: the static program needs libgyre.so"; exit 1; }
 run "$work/pc-static" "pkg-config, static"
+
+# A program without any shared library, where the archives are there for it. Sanitizers exclude it.
+if [[ -z $sanitize ]] && pkg-config --exists libuv-static && [[ -n $(find "$(pkg-config --variable=libdir libcrypto)" -name libcrypto.a) ]]; then
+  read -ra static < <(pkg-config --static --cflags --libs gyre)
+  # The C library warns of its name look-ups in every such program.
+  "$cc" -Wall -static -o "$work/pc-all-static" "$program" "${static[@]}" 2>"$work/static.log" ||
+    { cat "$work/static.log"; exit 1; }
+  ! readelf -d "$work/pc-all-static" | grep -q NEEDED || { echo "pkg-config: -static needs shared libraries"; exit 1; }
+  run "$work/pc-all-static" "pkg-config, -static"
+fi

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-mapfile -t files < <(find include src transport collectives tools tests -name '*.[ch]' | sort)
+mapfile -t files < <(find include src transport collectives tools tests examples -name '*.[ch]' | sort)
 if [[ ${1-} == --fix ]]; then
   clang-format -i "${files[@]}"
   exit

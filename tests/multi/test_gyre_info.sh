@@ -54,18 +54,22 @@ assert value["GYRE_SECRET"] == "(set)" and d["transports"][0]["usable"] is True
 PYTHON
 fi
 
-while read -r setting text; do
-  env "$setting" "$info" >"$dir/out" 2>"$dir/err"
+while IFS='|' read -r setting text; do
+  # shellcheck disable=SC2086  # two settings are two words
+  env $setting "$info" >"$dir/out" 2>"$dir/err"
   status=$?
   status_is 1
   says "$text"
   [ ! -s "$dir/out" ] || bad "output in spite of $setting"
 done <<'CASES'
-GYRE_WINDOW=0x9 gyre-info: GYRE_WINDOW=0x9: must be a whole number from 1 to 64
-GYRE_ALGO=nonsense GYRE_ALGO
-GYRE_RENDEZVOUS=nowhere GYRE_RENDEZVOUS
-GYRE_CPU=vax GYRE_CPU=vax: must be one of
-GYRE_SECRET_FILE=/nonexistent No such file or directory
+GYRE_WINDOW=0x9|gyre-info: GYRE_WINDOW=0x9: must be a whole number from 1 to 64
+GYRE_ALGO=nonsense|GYRE_ALGO
+GYRE_RENDEZVOUS=nowhere|GYRE_RENDEZVOUS
+GYRE_CPU=vax|GYRE_CPU=vax: must be one of
+GYRE_SECRET_FILE=/nonexistent|No such file or directory
+GYRE_ADVERTISE=foo|GYRE_ADVERTISE=foo must be a numeric address
+GYRE_RANK=5 GYRE_WORLD_SIZE=2|GYRE_RANK=5: must be less than GYRE_WORLD_SIZE=2
+GYRE_TCP_CONGESTION=pigeon|GYRE_TCP_CONGESTION=pigeon: must be auto or a name that this kernel offers
 CASES
 GYRE_IFACE=nonexistent0 launch
 status_is 1

@@ -174,6 +174,8 @@ launch -n 4 -- bash -c '
   esac'
 status_is 9
 is "$(sort "$dir/out")" "$(printf '[1] by myself\n[2] by SIGTERM')" "output"
+says "gyre-run: still running: rank 2, 3; ending with SIGTERM"
+says "gyre-run: still running: rank 3; ending with SIGKILL"
 nobody_left
 
 test="what a rank leaves behind is ended"

@@ -420,6 +420,27 @@ static void test_root_comes_late(void **state) {
   }
 }
 
+static void write_file(const char *path, const char *text) {
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  assert_true(fputs(text, f) >= 0);
+  assert_int_equal(fclose(f), 0);
+}
+
+/* The place of a rank 0 on this host, in the world's file. */
+static void write_place(const struct world *w, uint16_t port) {
+  char text[GY_PLACE_TEXT];
+  struct gy_place place;
+  snprintf(
+      text, sizeof text,
+      "gyre 1 00112233445566778899aabbccddeeff ffeeddccbbaa99887766554433221100 127.0.0.1:%u\n",
+      port);
+  assert_true(gy_place_scan(text, &place));
+  gy_host_id(place.host); /* of this host: otherwise loopback would not even be tried */
+  gy_place_print(&place, text);
+  write_file(w->path, text);
+}
+
 /* ---------------------------------------------------------------------------------- failures --- */
 
 static void test_duplicate_rank(void **state) {
@@ -447,6 +468,44 @@ static void test_duplicate_rank(void **state) {
     }
     finish(&w);
   }
+}
+
+/* As where a launcher numbers each host from 0: both processes hear of it, and all who came. */
+static void test_two_roots(void **state) {
+  (void)state;
+  static const enum kind kinds[] = {TCP, FILE_};
+  for (int k = 0; k < 2; k++) {
+    static struct world w;
+    static const int ranks[] = {0, 1, 0, 2};
+    begin(&w, kinds[k]);
+    for (int i = 0; i < 4; i++) new_peer(&w);
+    for (int i = 0; i < 2; i++) join(&w.peer[i], ranks[i], 4);
+    rest(&w, 100);
+    for (int i = 2; i < 4; i++) join(&w.peer[i], ranks[i], 4);
+    until(&w, all_ended(&w));
+    for (int i = 0; i < 4; i++) {
+      check_failed(&w.peer[i], GYRE_ERR_ARG, "two processes say they are rank 0: host ");
+      assert_string_equal(w.peer[i].text, w.peer[0].text);
+    }
+    finish(&w);
+  }
+}
+
+/* Another rank 0 that took the file over and cannot be asked any more. */
+static void test_file_is_overwritten(void **state) {
+  (void)state;
+  static struct world w;
+  begin(&w, FILE_);
+  for (int i = 0; i < 2; i++) new_peer(&w);
+  join(&w.peer[0], 0, 3);
+  join(&w.peer[1], 1, 3);
+  rest(&w, 100);
+  write_place(&w, free_port());
+  until(&w, all_ended(&w));
+  for (int i = 0; i < 2; i++)
+    check_failed(&w.peer[i], GYRE_ERR_ARG, "another that has overwritten /");
+  assert_int_equal(unlink(w.path), 0); /* it is not ours to remove */
+  finish(&w);
 }
 
 static void test_world_size_differs(void **state) {
@@ -602,7 +661,10 @@ static void test_wrong_secret(void **state) {
     until(&w, all_ended(&w));
     for (int i = 0; i < 2; i++) {
       check_failed(&w.peer[i], GYRE_ERR_TIMEOUT, "rank 2 of 3 did not come");
-      has(w.peer[i].text, "refused, the last: 127.0.0.1:");
+      has(w.peer[i].text, "; a process at 127.0.0.1:");
+      has(w.peer[i].text, " that says it is rank 2 was refused: its secret differs; give all ranks "
+                          "the same GYRE_SECRET");
+      assert_null(strstr(w.peer[i].text, "started"));
     }
     finish(&w);
   }
@@ -913,20 +975,12 @@ static void test_root_talks_nonsense(void **state) {
 
 /* -------------------------------------------------------------------------------- rendezvous --- */
 
-static void write_file(const char *path, const char *text) {
-  FILE *f = fopen(path, "w");
-  assert_non_null(f);
-  assert_true(fputs(text, f) >= 0);
-  assert_int_equal(fclose(f), 0);
-}
-
 /* What a dead job may have left: garbage, an address where nobody is, an address of another living
  * job. */
 static void test_stale_file(void **state) {
   (void)state;
   for (int what = 0; what < 3; what++) {
     static struct world w;
-    char text[GY_PLACE_TEXT];
     begin(&w, FILE_);
     for (int i = 0; i < 4; i++) new_peer(&w);
     uint16_t port = free_port();
@@ -936,15 +990,8 @@ static void test_stale_file(void **state) {
       assert_true(gy_net_advertised(w.peer[3].net, at) > 0);
       port = gy_address_port(&at[0]);
     }
-    snprintf(
-        text, sizeof text,
-        "gyre 1 00112233445566778899aabbccddeeff ffeeddccbbaa99887766554433221100 127.0.0.1:%u\n",
-        port);
-    struct gy_place place;
-    assert_true(gy_place_scan(text, &place));
-    gy_host_id(place.host); /* of this host: otherwise loopback would not even be tried */
-    gy_place_print(&place, text);
-    write_file(w.path, what == 0 ? "something else\n" : text);
+    if (what == 0) write_file(w.path, "something else\n");
+    else write_place(&w, port);
     join(&w.peer[1], 1, 3);
     join(&w.peer[2], 2, 3);
     rest(&w, 400);
@@ -1430,6 +1477,8 @@ int main(void) {
       cmocka_unit_test(test_one_rendezvous_again_and_again),
       cmocka_unit_test(test_root_comes_late),
       cmocka_unit_test(test_duplicate_rank),
+      cmocka_unit_test(test_two_roots),
+      cmocka_unit_test(test_file_is_overwritten),
       cmocka_unit_test(test_world_size_differs),
       cmocka_unit_test(test_agreed_setting_differs),
       cmocka_unit_test(test_agreed_and_local_settings_that_may_differ),

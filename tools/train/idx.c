@@ -17,16 +17,25 @@
 /* A header that claims more than this is corrupt, as far as this tool is concerned. */
 #define MAX_PAYLOAD ((uint64_t)1 << 31)
 
-static const char advice[] =
+static const char installed_advice[] =
     "; install Fashion-MNIST again with: apt install --reinstall dataset-fashion-mnist"
     " (or name a directory of IDX files by --data)";
+static const char own_advice[] = "; put a sound file in its place, or leave out --data";
 static const char missing_advice[] =
     "; install Fashion-MNIST with: apt install dataset-fashion-mnist"
     " (or name a directory of IDX files by --data)";
+static const char own_missing_advice[] =
+    "; leave out --data for Fashion-MNIST (apt install dataset-fashion-mnist)";
+
+/* Between two questions whether to go on: a few milliseconds of inflating. */
+#define CHUNK ((size_t)1 << 20)
 
 struct idx_file {
   char path[PATH_MAX];
-  gzFile gz; /* zlib hands plain files through unchanged */
+  gzFile gz;      /* zlib hands plain files through unchanged */
+  bool installed; /* by the package, not a directory of the user's */
+  bool (*go_on)(void *);
+  void *user;
   char *why;
 };
 
@@ -41,7 +50,8 @@ static bool complain(struct idx_file *f, const char *format, ...) {
   vsnprintf(what, sizeof what, format, args);
   va_end(args);
   /* A path that is too long loses its end, never the reason. */
-  snprintf(f->why, IDX_WHY_SIZE, "%.300s: %s%s", f->path, what, advice);
+  snprintf(f->why, IDX_WHY_SIZE, "%.300s: %s%s", f->path, what,
+           f->installed ? installed_advice : own_advice);
   return false;
 }
 
@@ -53,20 +63,32 @@ static bool open_file(struct idx_file *f, const char *dir, const char *name) {
   if (f->gz) return true;
   if (errno == ENOENT || errno == ENOTDIR) {
     snprintf(f->why, IDX_WHY_SIZE, "%.300s: no such file, with or without .gz%s", f->path,
-             missing_advice);
+             f->installed ? missing_advice : own_missing_advice);
     return false;
   }
   return complain(f, "cannot be opened: %s", errno ? strerror(errno) : "out of memory");
+}
+
+/* zlib's reason, without the path that it puts before it. */
+static const char *reason_of(struct idx_file *f, int *code) {
+  const char *text = gzerror(f->gz, code);
+  size_t n = strlen(f->path);
+  bool named = strncmp(text, f->path, n) == 0 && strncmp(text + n, ": ", 2) == 0;
+  return named ? text + n + 2 : text;
 }
 
 /* Exactly `bytes`, or a complaint: `what` is "the header", "images" or "labels". */
 static bool read_exactly(struct idx_file *f, const char *what, uint8_t *to, size_t bytes) {
   size_t got = 0;
   while (got < bytes) {
-    size_t ask = bytes - got < (1u << 30) ? bytes - got : (1u << 30);
+    size_t ask = bytes - got < CHUNK ? bytes - got : CHUNK;
+    if (f->go_on && !f->go_on(f->user)) {
+      f->why[0] = 0;
+      return false;
+    }
     int n = gzread(f->gz, to + got, (unsigned)ask);
     int code = Z_OK;
-    const char *text = gzerror(f->gz, &code);
+    const char *text = reason_of(f, &code);
     if (code == Z_BUF_ERROR)
       return complain(f, "the gzip data is cut short after %zu of %zu bytes of %s",
                       got + (n > 0 ? (size_t)n : 0), bytes, what);
@@ -83,7 +105,7 @@ static bool expect_end(struct idx_file *f) {
   uint8_t extra;
   int n = gzread(f->gz, &extra, 1);
   int code = Z_OK;
-  const char *text = gzerror(f->gz, &code);
+  const char *text = reason_of(f, &code);
   if (code == Z_BUF_ERROR) return complain(f, "the gzip data is cut short at its end");
   if (n < 0) return complain(f, "corrupt: %s", text);
   if (n > 0) return complain(f, "holds more bytes than its header says");
@@ -154,10 +176,12 @@ static bool check_labels(struct idx_file *f, const uint8_t *labels, size_t count
   return true;
 }
 
-bool idx_load(const char *dir, const char *part, struct idx_data *out, char why[IDX_WHY_SIZE]) {
-  struct idx_file f = {.why = why};
+bool idx_load(const char *dir, const char *part, bool (*go_on)(void *), void *user,
+              struct idx_data *out, char why[IDX_WHY_SIZE]) {
+  struct idx_file f = {.go_on = go_on, .user = user, .why = why};
   size_t shape[3] = {0}, count = 0;
   struct idx_data d = {0};
+  f.installed = strcmp(dir, IDX_DEFAULT_DIR) == 0;
   d.images = load_file(&f, dir, part, true, shape);
   if (!d.images) return false;
   d.count = shape[0], d.rows = shape[1], d.cols = shape[2];

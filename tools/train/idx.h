@@ -27,8 +27,10 @@ struct idx_data {
 
 /* Loads DIR/PART-images-idx3-ubyte and DIR/PART-labels-idx1-ubyte, each with or without ".gz";
  * `part` is "train" or "t10k". On failure *out is untouched and `why` says which file, what is
- * wrong with it and what to install. */
-bool idx_load(const char *dir, const char *part, struct idx_data *out, char why[IDX_WHY_SIZE]);
+ * wrong with it and what to do. `go_on` (may be NULL) is asked about every mebibyte; if it answers
+ * false, loading fails with an empty `why`. */
+bool idx_load(const char *dir, const char *part, bool (*go_on)(void *), void *user,
+              struct idx_data *out, char why[IDX_WHY_SIZE]);
 void idx_destroy(struct idx_data *d);
 
 #endif

@@ -115,7 +115,10 @@ gyre_status trainer_test(struct trainer *t, const struct idx_data *test, size_t 
   size_t pixels = test->rows * test->cols;
   struct shard mine = shard_of(test->count, t->rank, t->world);
   int64_t right = 0;
-  for (size_t done = 0, n; done < mine.count; done += n) {
+  /* After a failure the rest is for nothing: the all-reduce then says which. */
+  gyre_error record = GYRE_ERROR_INIT;
+  for (size_t done = 0, n; done < mine.count && (!t->comm || !gyre_comm_status(t->comm, &record));
+       done += n) {
     n = mine.count - done < t->pass.capacity ? mine.count - done : t->pass.capacity;
     size_t first = mine.first + done;
     for (size_t i = 0; i < n; i++)
