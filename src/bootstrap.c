@@ -276,11 +276,45 @@ static void on_root_timer(uv_timer_t *timer) {
   else root_fail(b, fail_missing(b), 0);
 }
 
+static bool has_loopback(const struct gy_member *m) {
+  for (uint32_t i = 0; i < m->n_address; i++)
+    if (gy_address_is_loopback(&m->address[i])) return true;
+  return m->n_address == 0; /* it has not said */
+}
+
+static bool is_loopback_only(const struct gy_member *m) {
+  for (uint32_t i = 0; i < m->n_address; i++)
+    if (!gy_address_is_loopback(&m->address[i])) return false;
+  return m->n_address > 0;
+}
+
+/* Who may use loopback only, by GYRE_IFACE, and those who may not use it have met here, but no link
+ * between them would ever open: better said now than in their first operation. The first of the
+ * former is enough to find out: a second one either shares its host, or cannot reach it. */
+static gyre_status check_reach(const struct gy_bootstrap *b) {
+  const struct gy_member *m = b->root.roster->member;
+  char address[GY_ADDRESS_TEXT];
+  int i = 0;
+  while (i < b->nranks && !is_loopback_only(&m[i])) i++;
+  for (int j = 0; j < b->nranks && i < b->nranks; j++) {
+    bool same_host = memcmp(m[i].host, m[j].host, sizeof m[i].host) == 0;
+    /* The lower rank dials, and loopback can be dialled from anywhere on the host. */
+    if (j == i || m[j].n_address == 0 || (same_host && (j < i || has_loopback(&m[j])))) continue;
+    return gy_fail(GYRE_ERR_ARG,
+                   "rank %d (host %s pid %u) listens on loopback only and cannot reach rank %d "
+                   "(host %s pid %u) at %s: set GYRE_IFACE alike on all ranks, or on none",
+                   i, m[i].host_name, m[i].pid, j, m[j].host_name, m[j].pid,
+                   gy_address_text(&m[j].address[0], address));
+  }
+  return GYRE_OK;
+}
+
 static void root_succeed(struct gy_bootstrap *b) {
   struct root *r = &b->root;
   struct gy_writer w = {0};
   struct gy_channel **channels = calloc((size_t)b->nranks, sizeof(struct gy_channel *));
-  gyre_status status = gy_random(r->roster->epoch, sizeof r->roster->epoch);
+  gyre_status status = check_reach(b);
+  if (status == GYRE_OK) status = gy_random(r->roster->epoch, sizeof r->roster->epoch);
   if (status == GYRE_OK) gy_roster_write(&w, r->roster);
   if (status == GYRE_OK && (!channels || w.failed))
     status = gy_fail(GYRE_ERR_NOMEM, "no memory for the control connections of %d ranks", b->nranks);
@@ -305,21 +339,30 @@ static void root_succeed(struct gy_bootstrap *b) {
   end_well(b, roster, channels);
 }
 
+static void quote_value(const char *value, char *out, size_t capacity) {
+  gy_format(out, capacity, value[0] ? "\"%s\"" : "not set", value);
+}
+
 static gyre_status check_demands(struct gy_bootstrap *b, const struct gy_join *join) {
   size_t n;
   const struct gy_setting *table = gy_settings_table(&n);
   for (uint32_t d = 0; d < join->n_demand; d++) {
     const struct gy_demand *demand = &join->demand[d];
-    char mine[sizeof demand->value] = "(unknown to its version)";
-    for (size_t i = 0; i < n; i++)
-      if (strcmp(table[i].name, demand->name) == 0)
-        gy_settings_text(&b->settings, i, mine, sizeof mine);
+    char mine[sizeof demand->value] = "(unknown to its version)", also[64] = "";
+    char here[sizeof demand->value + 2], there[sizeof demand->value + 2];
+    for (size_t i = 0; i < n; i++) {
+      if (strcmp(table[i].name, demand->name) != 0) continue;
+      gy_settings_text(&b->settings, i, mine, sizeof mine);
+      if (table[i].member) gy_format(also, sizeof also, " (or %s)", table[i].member);
+    }
+    quote_value(mine, here, sizeof here);
+    quote_value(demand->value, there, sizeof there);
     if (strcmp(mine, demand->value) != 0)
       return gy_fail(
           GYRE_ERR_MISMATCH,
-          "%s must be equal on all ranks: it is \"%s\" on rank %d and \"%s\" on rank 0; set it on "
-          "rank 0 only, or alike everywhere",
-          demand->name, demand->value, join->rank, mine);
+          "%s%s must be equal on all ranks: it is %s on rank %d and %s on rank 0; set it "
+          "on rank 0 only, or alike everywhere",
+          demand->name, also, there, join->rank, here);
   }
   return GYRE_OK;
 }

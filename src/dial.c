@@ -357,7 +357,14 @@ static void candidate_try(struct gy_dial *d, struct candidate *c) {
   c->tries++;
   int fd = open_connecting(d, &c->address);
   if (fd < 0) {
-    gy_format(c->why, sizeof c->why, "%s", strerror(errno));
+    const char *iface = d->net->settings->iface;
+    bool restricted = errno == EADDRNOTAVAIL && iface[0] != '\0' && d->host[0] == '\0';
+    if (restricted)
+      gy_format(c->why, sizeof c->why,
+                "GYRE_IFACE=%s leaves this rank no address to connect from; set it alike on all "
+                "ranks",
+                iface);
+    else gy_format(c->why, sizeof c->why, "%s", strerror(errno));
     goto back_off;
   }
   struct attempt *a = calloc(1, sizeof *a);

@@ -34,19 +34,24 @@ static const struct gy_setting table[] = {
   {ENTRY(UINT, "GYRE_LOCAL_RANK", LAUNCH, local_rank), .min = 0, .max = 16383, .def = -1,
    .doc = "Rank of this process among those of its host."},
   {ENTRY(TEXT, "GYRE_RENDEZVOUS", LAUNCH, rendezvous), .def_text = "",
+   .member = "gyre_comm_config.rendezvous",
    .doc = "Where the ranks meet: tcp://host:port (rank 0 listens there) or file:///path (all "
           "ranks can reach it)."},
 
   {ENTRY(TEXT, "GYRE_IFACE", LOCAL, iface), .def_text = "",
+   .member = "gyre_context_config.iface",
    .doc = "Interface to listen and dial on, by name (eth0) or as a network (10.0.0.0/8); empty:"
           " all that are up."},
   {ENTRY(PORTS, "GYRE_PORT", LOCAL, port), .min = 1, .max = 65535, .def_text = "",
+   .member = "gyre_context_config.port",
    .doc = "Port to listen on, or a range of which the first free one is taken; empty: any free "
           "port."},
   {ENTRY(TEXT, "GYRE_ADVERTISE", LOCAL, advertise), .def_text = "",
+   .member = "gyre_context_config.advertise",
    .doc = "Address told to the other ranks, host[:port], when it differs from the bound one; "
           "empty: the bound one."},
   {ENTRY(SECRET, "GYRE_SECRET", LOCAL, secret), .def_text = "",
+   .member = "gyre_context_config.secret",
    .doc = "Secret that authenticates every connection; equal on all ranks. Without one only "
           "loopback is used."},
   {ENTRY(SECRET_FILE, "GYRE_SECRET_FILE", LOCAL, secret), .def_text = "",
@@ -56,14 +61,18 @@ static const struct gy_setting table[] = {
           "join."},
 
   {ENTRY(NAMES, "GYRE_TRANSPORTS", AGREED, transports), .choices = "tcp", .def_text = "",
+   .member = "gyre_comm_config.transports",
    .doc = "Transports that may be used; empty: all that are usable."},
   {ENTRY(TEXT, "GYRE_ALGO", AGREED, algo), .def_text = "",
+   .member = "gyre_comm_config.algo",
    .doc = "Algorithm: one name for all collectives that have it, or "
           "all_reduce=ring,broadcast=tree; empty: the cost model."},
   {ENTRY(UINT, "GYRE_SLICE_BYTES", AGREED, slice_bytes), .min = 64, .max = 16777216, .step = 64,
    .def = 0,
+   .member = "gyre_comm_config.slice_bytes",
    .doc = "Bytes of a slice, the unit in which a chunk is pipelined."},
   {ENTRY(UINT, "GYRE_WINDOW", AGREED, window), .min = 1, .max = 64, .def = 0,
+   .member = "gyre_comm_config.window",
    .doc = "Slices in flight on a link."},
   {ENTRY(BOOL, "GYRE_CHECKSUM", AGREED, checksum), .min = 0, .max = 1, .def = 0,
    .doc = "1: every message carries a checksum (CRC-32C), and one that does not fit ends the "
@@ -74,8 +83,10 @@ static const struct gy_setting table[] = {
 
   {ENTRY(UINT, "GYRE_CONNECT_TIMEOUT_MS", LOCAL, connect_timeout_ms), .min = 1, .max = DAY_MS,
    .def = 60000,
+   .member = "gyre_comm_config.connect_timeout_ms",
    .doc = "Longest time for the ranks to meet and for a link to open."},
   {ENTRY(UINT, "GYRE_OP_TIMEOUT_MS", AGREED, op_timeout_ms), .min = 1, .max = DAY_MS, .def = 300000,
+   .member = "gyre_comm_config.op_timeout_ms",
    .doc = "Longest time an operation may go without moving a byte."},
   {ENTRY(UINT, "GYRE_STALL_MS", AGREED, stall_ms), .min = 1, .max = 3600000, .def = 1000,
    .doc = "An operation that has not moved for so long asks the other ranks what they are "
@@ -89,6 +100,7 @@ static const struct gy_setting table[] = {
    .def_text = "caller",
    .doc = "Who drives: a waiting caller if there is one, or the background thread only."},
   {ENTRY(INT, "GYRE_SPIN_US", LOCAL, spin_us), .min = -1, .max = 1000000, .def = -1,
+   .member = "gyre_context_config.spin_us",
    .doc = "Microseconds to busy-poll before sleeping; 0: never; -1: automatic."},
   {ENTRY(CHOICE, "GYRE_CPU", LOCAL, cpu), .choices = "auto|scalar|avx2|avx512|neon",
    .def_text = "auto",
@@ -337,7 +349,9 @@ static gyre_status set(struct gy_settings *s, const struct gy_setting *t, const 
 gyre_status gy_settings_set(struct gy_settings *s, const char *name, const char *value) {
   const struct gy_setting *t = find(name);
   if (!t) return gy_fail(GYRE_ERR_ARG, "%.64s is no setting; gyre-info lists them", name);
-  return set(s, t, value);
+  gyre_status st = set(s, t, value);
+  if (st == GYRE_OK || !t->member) return st;
+  return gy_fail(st, "%s (given as %s)", gyre_last_error(), t->member);
 }
 
 bool gy_settings_given(const struct gy_settings *s, const char *name) {
@@ -421,7 +435,7 @@ static gyre_status load_log(struct gy_settings *s) {
   static const char *const names[] = {"GYRE_LOG", "GYRE_LOG_FILE"};
   for (size_t i = 0; i < 2; i++) {
     const char *value = getenv(names[i]);
-    gyre_status st = value ? gy_settings_set(s, names[i], value) : GYRE_OK;
+    gyre_status st = value ? set(s, find(names[i]), value) : GYRE_OK;
     if (st != GYRE_OK) return st;
   }
   return gy_log_open(level_of(s->log), s->log_file);

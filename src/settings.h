@@ -79,6 +79,7 @@ struct gy_setting {
   int64_t step;          /* numbers are multiples of it; 0: any */
   const char *def_text;  /* default of what is kept as text */
   const char *choices;   /* "caller|thread" */
+  const char *member;    /* that gives it, too: "gyre_comm_config.window"; NULL: none */
   const char *doc;       /* one line, without the range, which is printed from the numbers */
 };
 
@@ -90,7 +91,7 @@ gyre_status gy_settings_load(struct gy_settings *out);
 /* The defaults alone. */
 void gy_settings_defaults(struct gy_settings *out);
 /* Sets one by name as if by environment, marking it as given; for configuration structs and tests.
- * ARG leaves *s alone. */
+ * ARG leaves *s alone; the text names the struct's member as well. */
 gyre_status gy_settings_set(struct gy_settings *s, const char *name, const char *value);
 /* Whether the environment or gy_settings_set gave it. */
 bool gy_settings_given(const struct gy_settings *s, const char *name);

@@ -533,10 +533,13 @@ static void settings_differ(const char *name, const char *root, const char *memb
   set(&w.peer[2], name, member);
   for (int i = 0; i < 4; i++) join(&w.peer[i], i, 4);
   until(&w, all_ended(&w));
-  snprintf(values, sizeof values, "it is \"%s\" on rank 2 and \"%s\" on rank 0", member, shown);
+  const char *quote = *shown ? "\"" : "";
+  snprintf(values, sizeof values, "it is \"%s\" on rank 2 and %s%s%s on rank 0", member, quote,
+           *shown ? shown : "not set", quote);
   for (int i = 0; i < 4; i++) {
     check_failed(&w.peer[i], GYRE_ERR_MISMATCH, name);
     has(w.peer[i].text, values);
+    if (strcmp(name, "GYRE_WINDOW") == 0) has(w.peer[i].text, "(or gyre_comm_config.window)");
     assert_string_equal(w.peer[i].text, w.peer[0].text);
   }
   finish(&w);
@@ -749,7 +752,8 @@ static void fake_member(struct world *w, struct fake *f, struct peer *via, int r
   until(w, f->ch != NULL);
 }
 
-static void fake_join(struct fake *f, int rank, int nranks, uint32_t version) {
+/* `at`: its only address, of this host; NULL: none. */
+static void fake_join_at(struct fake *f, int rank, int nranks, uint32_t version, const char *at) {
   static struct gy_join join;
   struct gy_writer w = {0};
   memset(&join, 0, sizeof join);
@@ -759,9 +763,18 @@ static void fake_join(struct fake *f, int rank, int nranks, uint32_t version) {
   join.patience_ms = 60000;
   snprintf(join.member.host_name, sizeof join.member.host_name, "elsewhere");
   join.member.pid = 4711;
+  if (at) {
+    gy_host_id(join.member.host);
+    join.member.n_address = 1;
+    assert_true(gy_address_numeric(at, 7000, &join.member.address[0]));
+  }
   gy_join_write(&w, &join);
   assert_int_equal(gy_channel_send(f->ch, GY_MESSAGE_JOIN, w.data, w.len), GYRE_OK);
   gy_w_free(&w);
+}
+
+static void fake_join(struct fake *f, int rank, int nranks, uint32_t version) {
+  fake_join_at(f, rank, nranks, version, NULL);
 }
 
 static void expect_failure(struct world *w, struct fake *f, gyre_status status, const char *part) {
@@ -849,6 +862,12 @@ static void test_bad_joins(void **state) {
   two_and_a_fake(&w, &f, 0);
   fake_join(&f, 0, 3, GYRE_VERSION);
   expect_failure(&w, &f, GYRE_ERR_ARG, "two processes say they are rank 0: ");
+  finish(&w);
+
+  two_and_a_fake(&w, &f, 2); /* the others listen on loopback only */
+  fake_join_at(&f, 2, 3, GYRE_VERSION, "192.0.2.99");
+  expect_failure(&w, &f, GYRE_ERR_ARG, " listens on loopback only and cannot reach rank 2 (host ");
+  has(f.text, "192.0.2.99:7000: set GYRE_IFACE alike on all ranks");
   finish(&w);
 
   two_and_a_fake(&w, &f, 2);

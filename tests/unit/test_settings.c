@@ -63,11 +63,19 @@ static const char *write_file(const char *name, const void *data, size_t len, mo
 
 static void assert_refused(const char *name, const char *value, const char *text) {
   struct gy_settings s, before;
+  char whole[600] = "";
+  size_t n, len = 0;
+  const struct gy_setting *t = gy_settings_table(&n);
   gy_settings_defaults(&s);
   before = s;
   assert_int_equal(gy_settings_set(&s, name, value), GYRE_ERR_ARG);
-  if (text) assert_string_equal(gyre_last_error(), text);
-  else assert_non_null(strstr(gyre_last_error(), name));
+  if (text) len = (size_t)snprintf(whole, sizeof whole, "%s", text);
+  for (size_t i = 0; i < n; i++) /* the user knows it by the member that holds it */
+    if (strcmp(t[i].name, name) == 0 && t[i].member)
+      snprintf(whole + len, sizeof whole - len, " (given as %s)", t[i].member);
+  if (text) assert_string_equal(gyre_last_error(), whole);
+  else assert_non_null(strstr(gyre_last_error(), whole));
+  assert_non_null(strstr(gyre_last_error(), name));
   assert_memory_equal(&s, &before, sizeof s);
 }
 
