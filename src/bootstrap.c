@@ -77,6 +77,7 @@ struct gy_bootstrap {
   uv_loop_t *loop;
   struct gy_net *net;
   int rank, nranks;
+  bool unattended; /* this rank, see gy_member */
   struct gy_settings settings;
   struct gy_secret secret;
   struct gy_rendezvous rv;
@@ -199,6 +200,7 @@ static void describe_self(struct gy_bootstrap *b, struct gy_member *m) {
   gy_host_id(m->host);
   gy_host_name(m->host_name, sizeof m->host_name);
   m->pid = (uint32_t)getpid();
+  m->unattended = b->unattended;
   m->n_address = b->nranks > 1 ? (uint32_t)gy_net_advertised(b->net, m->address) : 0;
 }
 
@@ -702,6 +704,8 @@ void gy_agreed_state(struct gy_agreed *a, const struct gy_settings *s) {
   a->stall_ms = (uint32_t)s->stall_ms;
   a->verdict_ms = (uint32_t)s->verdict_ms;
   a->checksum = s->checksum;
+  a->heartbeat_ms = (uint32_t)s->heartbeat_ms;
+  a->peer_timeout_ms = (uint32_t)s->peer_timeout_ms;
 }
 
 void gy_agreed_adopt(const struct gy_agreed *a, struct gy_settings *s) {
@@ -716,6 +720,8 @@ void gy_agreed_adopt(const struct gy_agreed *a, struct gy_settings *s) {
   s->stall_ms = a->stall_ms;
   s->verdict_ms = a->verdict_ms;
   s->checksum = a->checksum;
+  s->heartbeat_ms = a->heartbeat_ms;
+  s->peer_timeout_ms = a->peer_timeout_ms;
   for (size_t i = 0; i < n; i++) /* they are equal everywhere: no demand need say so */
     if (table[i].scope == GY_AGREED) s->given &= ~(UINT64_C(1) << i);
 }
@@ -1012,6 +1018,7 @@ static struct gy_bootstrap *create(uv_loop_t *loop, struct gy_net *net,
   b->net = net;
   b->rank = config->rank;
   b->nranks = config->nranks;
+  b->unattended = config->unattended;
   b->settings = *config->settings;
   gy_bootstrap_secret(config, &b->secret);
   uv_timer_init(loop, &b->timer);

@@ -20,6 +20,7 @@ struct gy_member {
   uint8_t host[16]; /* gy_host_id */
   char host_name[64];
   uint32_t pid;
+  bool unattended; /* no progress thread: it may be silent for long, and beats for nobody */
   uint32_t n_address;
   struct gy_address address[GY_ADDRESS_MAX];
 };
@@ -27,7 +28,7 @@ struct gy_member {
 struct gy_agreed { /* rank 0's values; equal on every rank */
   char transports[64], algo[256];
   uint32_t slice_bytes, window;
-  uint32_t op_timeout_ms, stall_ms, verdict_ms;
+  uint32_t op_timeout_ms, stall_ms, verdict_ms, heartbeat_ms, peer_timeout_ms;
   char tcp_congestion[16];
   bool checksum;
   struct gy_cost cost;
@@ -57,6 +58,7 @@ struct gy_bootstrap_config {
   int rank, nranks;
   const struct gy_settings *settings; /* after the configuration struct has been applied; copied */
   struct gy_cost cost;                /* used if this is rank 0 */
+  bool unattended;                    /* as in gy_member */
   const gyre_unique_id *id;           /* copied; or */
   const gyre_oob *oob;                /* copied; or */
   const struct gy_meeting *meeting;   /* copied; or settings->rendezvous */

@@ -270,6 +270,10 @@ void gy_channel_finish(struct gy_channel *ch, struct gy_net *net, uint32_t linge
   else gy_net_linger(net, fd, buffer_at(&ch->out), buffer_waiting(&ch->out), linger_ms);
 }
 
+void gy_channel_peer_timeout(struct gy_channel *ch, uint32_t timeout_ms, bool always_read) {
+  gy_socket_peer_timeout(ch->fd, timeout_ms, always_read);
+}
+
 const char *gy_channel_peer(const struct gy_channel *ch) { return ch->peer; }
 
 uint64_t gy_channel_last_heard(const struct gy_channel *ch) { return ch->last_heard; }

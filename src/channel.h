@@ -39,6 +39,8 @@ void gy_channel_close(struct gy_channel *ch);
 /* Ends it for the owner; queued messages still go out and the socket lingers (gy_net_linger). No
  * more callbacks. */
 void gy_channel_finish(struct gy_channel *ch, struct gy_net *net, uint32_t linger_ms);
+/* See gy_socket_peer_timeout. `always_read`: the peer has a thread that reads at all times. */
+void gy_channel_peer_timeout(struct gy_channel *ch, uint32_t timeout_ms, bool always_read);
 /* "127.0.0.1:4000", the peer's address. */
 const char *gy_channel_peer(const struct gy_channel *ch);
 /* Monotonic milliseconds (uv_now) when the last byte was received. */

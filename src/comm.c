@@ -247,6 +247,7 @@ void gy_comm_meet(gyre_comm *c, const struct gy_meeting *meeting) {
   struct gy_bootstrap_config config = {.rank = c->core.rank,
                                        .nranks = c->core.nranks,
                                        .settings = &c->settings,
+                                       .unattended = c->ctx->unattended,
                                        .id = c->has_id ? &c->id : NULL,
                                        .oob = c->has_oob ? &c->oob : NULL,
                                        .meeting = meeting};
@@ -270,14 +271,28 @@ static gyre_status set_number(struct gy_settings *s, const char *name, uint32_t 
   return value ? gy_settings_set(s, name, text) : GYRE_OK;
 }
 
-static gyre_status apply_config(gyre_comm *c, const gyre_comm_config *config) {
-  struct gy_settings *s = &c->settings;
-  if (!config) return GYRE_OK;
-  if (config->size < sizeof *config) {
+/* A program that was compiled with an older header hands over a shorter struct: what it lacks keeps
+ * its default. */
+static gyre_status take_config(const gyre_comm_config *config, gyre_comm_config *out) {
+  const size_t size_0_1 = 72; /* padding included, so the members that came later are not in it */
+  if (config->size < size_0_1) {
     return gy_fail(GYRE_ERR_ARG,
                    "gyre_comm_config.size is %zu, not %zu: start from GYRE_COMM_CONFIG_INIT",
                    config->size, sizeof *config);
   }
+  size_t known =
+      config->size < sizeof *config ? offsetof(gyre_comm_config, heartbeat_ms) : sizeof *config;
+  memcpy(out, config, known);
+  return GYRE_OK;
+}
+
+static gyre_status apply_config(gyre_comm *c, const gyre_comm_config *given) {
+  struct gy_settings *s = &c->settings;
+  gyre_comm_config known = GYRE_COMM_CONFIG_INIT;
+  if (!given) return GYRE_OK;
+  gyre_status st = take_config(given, &known);
+  if (st) return st;
+  const gyre_comm_config *config = &known;
   if (config->flags & ~(GYRE_F_EAGER_LINKS | GYRE_F_CHECKSUM)) {
     return gy_fail(GYRE_ERR_ARG, "gyre_comm_config.flags has unknown bits: 0x%x", config->flags);
   }
@@ -286,8 +301,7 @@ static gyre_status apply_config(gyre_comm *c, const gyre_comm_config *config) {
   c->has_oob = !c->has_id && config->oob != NULL;
   if (c->has_id) c->id = *config->id;
   if (c->has_oob) c->oob = *config->oob;
-  gyre_status st =
-      config->rendezvous ? gy_settings_set(s, "GYRE_RENDEZVOUS", config->rendezvous) : GYRE_OK;
+  st = config->rendezvous ? gy_settings_set(s, "GYRE_RENDEZVOUS", config->rendezvous) : GYRE_OK;
   if (!st && config->transports) st = gy_settings_set(s, "GYRE_TRANSPORTS", config->transports);
   if (!st && config->algo) st = gy_settings_set(s, "GYRE_ALGO", config->algo);
   if (!st && config->flags & GYRE_F_CHECKSUM) st = gy_settings_set(s, "GYRE_CHECKSUM", "1");
@@ -295,6 +309,10 @@ static gyre_status apply_config(gyre_comm *c, const gyre_comm_config *config) {
   if (!st) st = set_number(s, "GYRE_WINDOW", config->window);
   if (!st) st = set_number(s, "GYRE_CONNECT_TIMEOUT_MS", config->connect_timeout_ms);
   if (!st) st = set_number(s, "GYRE_OP_TIMEOUT_MS", config->op_timeout_ms);
+  if (!st && config->heartbeat_ms == GYRE_NO_HEARTBEAT)
+    st = gy_settings_set(s, "GYRE_HEARTBEAT_MS", "0");
+  else if (!st) st = set_number(s, "GYRE_HEARTBEAT_MS", config->heartbeat_ms);
+  if (!st) st = set_number(s, "GYRE_PEER_TIMEOUT_MS", config->peer_timeout_ms);
   return st;
 }
 

@@ -62,8 +62,8 @@ gyre_status gyre_context_create_with(const gyre_context_config *config, gyre_con
   if (!st && strcmp(ctx->settings.cpu, "auto")) st = gy_reduce_use(ctx->settings.cpu);
   if (st) goto free_context;
   ctx->cores = count_cores();
-  bool background = !(config && config->flags & GYRE_F_NO_PROGRESS_THREAD);
-  st = gy_loop_create(&ctx->settings, background, &ctx->loop);
+  ctx->unattended = config && config->flags & GYRE_F_NO_PROGRESS_THREAD;
+  st = gy_loop_create(&ctx->settings, !ctx->unattended, &ctx->loop);
   if (st) goto free_context;
   st = gy_request_pool_create(ctx->loop, &ctx->requests);
   if (st) goto destroy_loop;

@@ -18,6 +18,7 @@ struct gyre_context {
   struct gy_request_pool *requests;
   gyre_comm *comms; /* those that exist, being created ones included */
   int cores;        /* processors this process may run on */
+  bool unattended;  /* without a progress thread */
 };
 
 #endif

@@ -928,6 +928,18 @@ const char *gy_engine_describe(const struct gy_engine *e, int peer, char *out, s
   return out;
 }
 
+uint32_t gy_engine_silence(const struct gy_engine *e, int peer, bool *awaited) {
+  uint32_t least = UINT32_MAX;
+  *awaited = false;
+  for (const struct end *end = e->ends[peer]; end; end = end->next) {
+    bool one = false;
+    uint32_t ms = end->ops->silence ? end->ops->silence(end->link, &one) : UINT32_MAX;
+    if (ms < least) least = ms;
+    *awaited |= one;
+  }
+  return least;
+}
+
 uint64_t gy_engine_moved(const struct gy_engine *e) {
   uint64_t sum = e->moved;
   for (int peer = 0; peer < e->core->nranks; peer++) {

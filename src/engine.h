@@ -78,6 +78,9 @@ bool gy_engine_oldest(struct gy_engine *e, struct gy_op_report *out);
 /* The state of the link to a peer in one line, "" if there is none; for stall reports. Returns
  * out. */
 const char *gy_engine_describe(const struct gy_engine *e, int peer, char *out, size_t capacity);
+/* Milliseconds since the peer's host was last heard of on any link to it, UINT32_MAX if that is not
+ * known; *awaited: it was expected to answer since. */
+uint32_t gy_engine_silence(const struct gy_engine *e, int peer, bool *awaited);
 /* Bytes and transfers moved so far, in any direction: a stall is when this stands still. */
 uint64_t gy_engine_moved(const struct gy_engine *e);
 /* Sequence number of the first operation that has not completed here (that of the next call if all

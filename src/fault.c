@@ -14,12 +14,18 @@
  * A rank that leaves (BYE, LEFT) is no failure until an operation needs it (MISSED). Its data links
  * may end before the word of its leaving is here, which then looks like a death: such a suspicion
  * is dropped as soon as the word comes.
+ *
+ * A rank that falls silent (heartbeat.h) is lost. Who hears nothing from any other host is itself
+ * the one that is cut off, and says so; where there is only one other host, nobody can tell which
+ * of the two it is.
  */
 #include "fault.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "heartbeat.h"
 #include "log.h"
 
 /* Messages on a control channel; bootstrap's have lower numbers. */
@@ -36,10 +42,11 @@ enum {
   MSG_ANSWER    /* u32 id, u64 seq, report */
 };
 
-#define GRACE_MS 150    /* for a control connection to end before a broken data link is judged */
-#define QUERY_MS 1000   /* for ranks to answer at a deadline */
-#define CONFLICT_MS 500 /* for ranks to answer when a mismatch is certain already */
-#define SLEPT_MS 500    /* between two ticks: this process did not run */
+#define GRACE_MS 150       /* for a control connection to end before a broken data link is judged */
+#define QUERY_MS 1000      /* for ranks to answer at a deadline */
+#define CONFLICT_MS 500    /* for ranks to answer when a mismatch is certain already */
+#define SLEPT_MS 500       /* between two ticks: this process did not run */
+#define LINKS_TELL_MS 3000 /* the kernel probes idle links every second or less often */
 #define NOT_LEFT UINT64_MAX
 
 struct answer {
@@ -79,6 +86,7 @@ struct gy_fault {
     uv_timer_t timer;
     struct gy_fault *fault;
   } * watch;
+  struct gy_heartbeat *heartbeat; /* NULL once there is a verdict */
   uint32_t tick_ms;
   bool ticking; /* only while there is something to watch */
   uint64_t last_tick, moved, moved_at, stall_seq, deadline_seq;
@@ -181,6 +189,8 @@ static void decide(struct gy_fault *f, const gyre_error *e) {
   f->verdict = *e;
   f->judge_at = 0;
   f->query.until = 0;
+  gy_heartbeat_end(f->heartbeat);
+  f->heartbeat = NULL;
   gy_log(GY_LOG_INFO, "rank %d: verdict %s: %s", f->rank, gyre_status_name(e->status), e->text);
   if (!is_root(f)) return;
   for (int r = 1; r < f->nranks; r++) send_error(f, r, MSG_VERDICT, e);
@@ -229,6 +239,118 @@ static bool is_departure(const struct gy_fault *f, const gyre_error *e) {
   return e->status == GYRE_ERR_PEER_LOST && e->culprit_rank >= 0 &&
          e->op_seq >= f->member[e->culprit_rank].frontier;
 }
+
+/* --------------------------------------------------------------------------------- silence --- */
+
+static bool same_host(const struct gy_fault *f, int a, int b) {
+  const struct gy_member *m = f->cfg.core->roster->member;
+  return !memcmp(m[a].host, m[b].host, sizeof m[a].host);
+}
+
+/* How long nothing was heard from a rank, or from its host on a data link; UINT64_MAX: unknown. */
+static uint64_t silence_of(const struct gy_fault *f, int rank) {
+  bool awaited;
+  uint64_t control = gy_heartbeat_silence(f->heartbeat, rank);
+  uint32_t data = UINT32_MAX;
+  if (agreed(f)->peer_timeout_ms >= LINKS_TELL_MS)
+    data = gy_engine_silence(f->cfg.engine, rank, &awaited);
+  return data != UINT32_MAX && data < control ? data : control;
+}
+
+/* Half of the time-out is by far more than two heartbeats lie apart. */
+static bool seems_silent(const struct gy_fault *f, int rank) {
+  uint64_t ms = silence_of(f, rank);
+  return ms != UINT64_MAX && ms > agreed(f)->peer_timeout_ms / 2;
+}
+
+static int first_of_host(const struct gy_fault *f, int rank) {
+  int first = 0;
+  while (!same_host(f, first, rank)) first++;
+  return first;
+}
+
+/* Whether all that could be heard of on two or more other hosts have fallen silent together: then it
+ * is this host that is cut off. */
+static bool is_cut_off(const struct gy_fault *f) {
+  int silent = -1;
+  bool several = false;
+  for (int r = 0; r < f->nranks; r++) {
+    if (same_host(f, r, f->rank) || silence_of(f, r) == UINT64_MAX) continue;
+    if (!seems_silent(f, r)) return false;
+    if (silent >= 0 && !same_host(f, silent, r)) several = true;
+    silent = r;
+  }
+  return several;
+}
+
+/* A rank has not been heard of for the peer time-out, at this address: its whole host may be gone,
+ * or this one. */
+static void gone_silent(struct gy_fault *f, int rank, uint64_t ms, const char *address) {
+  char who[128];
+  unsigned limit = agreed(f)->peer_timeout_ms;
+  int culprit = rank;
+  bool cut_off = is_cut_off(f);
+  if (cut_off) {
+    culprit = first_of_host(f, f->rank);
+  } else {
+    for (int r = rank - 1; r >= 0; r--) {
+      if (same_host(f, r, rank) && r != f->rank && seems_silent(f, r)) culprit = r;
+    }
+  }
+  gyre_error e = make_error(f, GYRE_ERR_PEER_LOST, culprit, ETIMEDOUT);
+  place(f, culprit, who, sizeof who);
+  if (cut_off) {
+    gy_format(e.text, sizeof e.text,
+              "%s is cut off with its host: rank %d there heard nothing from any other host for "
+              "%llu ms, longer than the peer time-out of %u ms",
+              who, f->rank, (unsigned long long)ms, limit);
+  } else {
+    gy_format(e.text, sizeof e.text,
+              "%s was not heard of at %s for %llu ms, longer than the peer time-out of %u ms: it "
+              "is stopped, or its host hangs or is cut off",
+              who, address, (unsigned long long)ms, limit);
+  }
+  add_operation(f, &e);
+  if (!is_root(f))
+    send_error(f, 0, MSG_VERDICT, &e); /* so that it learns why, should it be there */
+  decide(f, &e);
+}
+
+static bool means_silence(int sys_errno) {
+  return sys_errno == ETIMEDOUT || sys_errno == EHOSTUNREACH || sys_errno == ENETUNREACH;
+}
+
+static void on_silent(void *user, int peer, uint64_t ms) {
+  struct gy_fault *f = user;
+  if (f->member[peer].frontier != NOT_LEFT) return;
+  gone_silent(f, peer, ms, gy_channel_peer(f->channels[peer]));
+}
+
+/* Two hosts may have lost each other while both reach the root: only their links tell. */
+static void look_at_links(void *user) {
+  struct gy_fault *f = user;
+  bool awaited;
+  char who[128], link[256];
+  for (int r = 0; r < f->nranks && !f->suspicion.status; r++) {
+    if (r == f->rank || f->member[r].frontier != NOT_LEFT) continue;
+    uint32_t ms = gy_engine_silence(f->cfg.engine, r, &awaited);
+    if (!awaited || ms == UINT32_MAX || ms < agreed(f)->peer_timeout_ms) continue;
+    if (is_cut_off(f)) {
+      gone_silent(f, r, ms, "");
+      return;
+    }
+    gyre_error e = make_error(f, GYRE_ERR_PEER_LOST, r, ETIMEDOUT);
+    gy_format(
+        e.text,
+        sizeof e.text, "nothing that was sent to %s arrived for %u ms, longer than the peer time-out of %u ms (%s): its host hangs or is cut off",
+        place(f, r, who, sizeof who), ms, agreed(f)->peer_timeout_ms,
+        gy_engine_describe(f->cfg.engine, r, link, sizeof link));
+    add_operation(f, &e);
+    consider(f, &e, MSG_REPORT);
+  }
+}
+
+/* ------------------------------------------------------------------------------ suspicions --- */
 
 void gy_fault_suspect(struct gy_fault *f, int peer, gyre_status why, int sys_errno) {
   char who[128], detail[256];
@@ -509,7 +631,12 @@ void gy_fault_check(struct gy_fault *f) {
 static void channel_ended(void *user, struct gy_channel *ch, int sys_errno) {
   struct gy_fault *f = user;
   int r = 0;
+  char address[GY_ADDRESS_TEXT];
   while (f->channels[r] != ch) r++;
+  gy_format(address, sizeof address, "%s", gy_channel_peer(ch));
+  uint64_t heard = gy_channel_last_heard(ch);
+  if (!decided(f) && f->member[r].frontier == NOT_LEFT && means_silence(sys_errno))
+    gone_silent(f, r, now(f) - heard, address);
   f->channels[r] = NULL;
   gy_channel_close(ch);
   if (r == 0) f->root_gone = true;
@@ -636,7 +763,7 @@ static void message(void *user, struct gy_channel *ch, uint8_t type, const void 
   struct gy_reader r = {.data = body, .len = len};
   int from = 0;
   while (f->channels[from] != ch) from++;
-  if (decided(f)) return;
+  if (decided(f) || type == GY_MESSAGE_BEAT) return;
   if (type == GY_MESSAGE_FAIL) {
     given_up(f, from, &r);
   } else if (type >= GY_MESSAGE_GROUP) {
@@ -787,12 +914,25 @@ gyre_status gy_fault_create(const struct gy_fault_config *config, struct gy_faul
   f->watch->timer.data = f->watch;
   f->tick_ms = agreed(f)->stall_ms / 8 < 10 ? 10 : agreed(f)->stall_ms / 8;
   if (f->tick_ms > 50) f->tick_ms = 50;
+  struct gy_heartbeat_config beats = {.uv = config->core->uv,
+                                      .rank = f->rank,
+                                      .roster = config->core->roster,
+                                      .channels = f->channels,
+                                      .silent = on_silent,
+                                      .beat = look_at_links,
+                                      .user = f};
+  if (gy_heartbeat_create(&beats, &f->heartbeat)) goto close_watch;
   for (int r = 0; r < f->nranks; r++) {
-    if (f->channels[r]) gy_channel_rebind(f->channels[r], &events, f);
+    if (!f->channels[r]) continue;
+    gy_channel_rebind(f->channels[r], &events, f);
+    gy_channel_peer_timeout(f->channels[r], agreed(f)->peer_timeout_ms,
+                            !config->core->roster->member[r].unattended);
   }
   *out = f;
   return GYRE_OK;
 
+close_watch:
+  uv_close((uv_handle_t *)&f->watch->timer, free_watch);
 free_member:
   free(f->member);
 free_fault:
@@ -809,6 +949,7 @@ void gy_fault_leave(struct gy_fault *f) {
     if (!decided(f)) send_seq(f, r, MSG_BYE, frontier);
     gy_channel_finish(f->channels[r], f->cfg.core->net, linger);
   }
+  if (f->heartbeat) gy_heartbeat_end(f->heartbeat);
   uv_timer_stop(&f->watch->timer);
   uv_close((uv_handle_t *)&f->watch->timer, free_watch);
   free(f->channels);

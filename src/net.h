@@ -123,6 +123,12 @@ void gy_net_linger(struct gy_net *net, int fd, const void *tail, size_t tail_len
 /* How many sockets still linger. */
 unsigned gy_net_lingering(const struct gy_net *net);
 
+/* The kernel's part in noticing a host that has vanished: it probes the connection while that is
+ * idle, and ends it with ETIMEDOUT when nothing has answered for about timeout_ms. `always_read`: the
+ * peer reads whatever comes at once, so what is sent and not taken for so long ends it, too. That
+ * must not be asked where a peer may be late: a full window counts as not taken. */
+void gy_socket_peer_timeout(int fd, uint32_t timeout_ms, bool always_read);
+
 /* ------------------------------------------------------------------------------------ auth.c --- */
 
 /* HMAC-SHA-256 of the concatenation of two areas. */

@@ -11,7 +11,8 @@
 #include "status.h"
 
 #define RANKS_MAX 16384
-#define MEMBER_BYTES_MIN (16u + 2u + 4u + 1u) /* with no name and no address */
+#define MEMBER_BYTES_MIN (16u + 2u + 4u + 1u + 1u) /* with no name and no address */
+#define MEMBER_UNATTENDED 1u                       /* of a member's flags */
 
 /* ---------------------------------------------------------------------------------- pieces --- */
 
@@ -32,6 +33,7 @@ static void write_member(struct gy_writer *w, const struct gy_member *m) {
   gy_w_bytes(w, m->host, sizeof m->host);
   gy_w_text(w, m->host_name);
   gy_w_u32(w, m->pid);
+  gy_w_u8(w, m->unattended ? MEMBER_UNATTENDED : 0);
   gy_w_u8(w, (uint8_t)m->n_address);
   for (uint32_t i = 0; i < m->n_address; i++) gy_w_address(w, &m->address[i]);
 }
@@ -40,6 +42,9 @@ static void read_member(struct gy_reader *r, struct gy_member *m) {
   gy_r_bytes(r, m->host, sizeof m->host);
   gy_r_text(r, m->host_name, sizeof m->host_name);
   m->pid = gy_r_u32(r);
+  uint8_t flags = gy_r_u8(r);
+  m->unattended = flags & MEMBER_UNATTENDED;
+  if (flags & ~MEMBER_UNATTENDED) r->failed = true;
   m->n_address = gy_r_u8(r);
   if (m->n_address > GY_ADDRESS_MAX) {
     m->n_address = 0;
@@ -56,6 +61,8 @@ static void write_agreed(struct gy_writer *w, const struct gy_agreed *a) {
   gy_w_u32(w, a->op_timeout_ms);
   gy_w_u32(w, a->stall_ms);
   gy_w_u32(w, a->verdict_ms);
+  gy_w_u32(w, a->heartbeat_ms);
+  gy_w_u32(w, a->peer_timeout_ms);
   gy_w_text(w, a->tcp_congestion);
   gy_w_u8(w, a->checksum);
   write_f64(w, a->cost.latency_us);
@@ -74,6 +81,8 @@ static void read_agreed(struct gy_reader *r, struct gy_agreed *a) {
   a->op_timeout_ms = gy_r_u32(r);
   a->stall_ms = gy_r_u32(r);
   a->verdict_ms = gy_r_u32(r);
+  a->heartbeat_ms = gy_r_u32(r);
+  a->peer_timeout_ms = gy_r_u32(r);
   gy_r_text(r, a->tcp_congestion, sizeof a->tcp_congestion);
   a->checksum = gy_r_u8(r);
   a->cost.latency_us = read_f64(r);

@@ -95,6 +95,12 @@ static const struct gy_setting table[] = {
    .doc = "Longest time the end of a context waits for peers to read what was sent."},
   {ENTRY(UINT, "GYRE_VERDICT_MS", AGREED, verdict_ms), .min = 1, .max = 60000, .def = 500,
    .doc = "Longest wait for rank 0's verdict after a failure."},
+  {ENTRY(UINT, "GYRE_HEARTBEAT_MS", AGREED, heartbeat_ms), .min = 0, .max = 3600000, .def = 1000,
+   .doc = "How often ranks show each other that they live, but at least four times in "
+          "GYRE_PEER_TIMEOUT_MS; 0: never."},
+  {ENTRY(UINT, "GYRE_PEER_TIMEOUT_MS", AGREED, peer_timeout_ms), .min = 100, .max = DAY_MS,
+   .def = 15000,
+   .doc = "A rank of which nothing was heard for so long is lost."},
 
   {ENTRY(CHOICE, "GYRE_PROGRESS", LOCAL, progress), .choices = "caller|thread",
    .def_text = "caller",

@@ -54,9 +54,11 @@ struct gy_settings {
   /* deadlines */
   int64_t connect_timeout_ms; /* local */
   int64_t op_timeout_ms;      /* agreed */
-  int64_t stall_ms;   /* agreed: an operation that has not moved for so long asks the others */
-  int64_t linger_ms;  /* local */
-  int64_t verdict_ms; /* agreed: longest wait for the root's verdict */
+  int64_t stall_ms;        /* agreed: an operation that has not moved for so long asks the others */
+  int64_t linger_ms;       /* local */
+  int64_t verdict_ms;      /* agreed: longest wait for the root's verdict */
+  int64_t heartbeat_ms;    /* agreed; 0: no heartbeats */
+  int64_t peer_timeout_ms; /* agreed: a rank that is silent for so long is lost */
   /* progress, local */
   char progress[16]; /* "caller": a waiting caller drives; "thread": only the background thread */
   int64_t spin_us;   /* -1: automatic */

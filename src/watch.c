@@ -4,6 +4,7 @@
  * Thread: the driving thread. Owner: the watch owns its descriptor until it is closed.
  */
 #include <errno.h>
+#include <limits.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -38,6 +39,22 @@ int gy_watch_close(struct gy_watch *w) {
   uv_close((uv_handle_t *)&w->poll, handle_closed);
   uv_close((uv_handle_t *)&w->timer, handle_closed);
   return fd;
+}
+
+static void set_number(int fd, int level, int name, unsigned value) {
+  int v = value > INT_MAX ? INT_MAX : (int)value;
+  (void)setsockopt(fd, level, name, &v, sizeof v); /* a kernel without it notices later */
+}
+
+void gy_socket_peer_timeout(int fd, uint32_t timeout_ms, bool always_read) {
+  enum { PROBES = 3 };
+  /* Seconds; the probes take a third longer than the time-out, which the caller judges by itself. */
+  unsigned third = timeout_ms / (1000 * PROBES) + (timeout_ms % (1000 * PROBES) != 0);
+  set_number(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_number(fd, IPPROTO_TCP, TCP_KEEPIDLE, third < 32767 ? third : 32767);
+  set_number(fd, IPPROTO_TCP, TCP_KEEPINTVL, third < 32767 ? third : 32767);
+  set_number(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
+  if (always_read) set_number(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, timeout_ms);
 }
 
 int gy_socket(int family) {

@@ -100,6 +100,10 @@ struct gy_tl_ops {
   bool (*arm)(struct gy_tl *tl);
   /* One line of state for stall reports and debuggers. */
   size_t (*describe)(const struct gy_link *l, char *out, size_t capacity);
+  /* Milliseconds since anything of the peer's host was received on this link, be it only an
+   * acknowledgement, as far as its kernel knows without the peer's process; UINT32_MAX: unknown.
+   * *awaited: something that was sent waits for an acknowledgement. May be NULL. */
+  uint32_t (*silence)(const struct gy_link *l, bool *awaited);
 };
 
 extern const struct gy_tl_ops gy_tcp_ops;

@@ -188,9 +188,13 @@ typedef struct gyre_comm_config {
   uint32_t op_timeout_ms;      /* longest time an operation may go without moving a byte;
                                 0: GYRE_OP_TIMEOUT_MS */
   uint32_t flags;              /* GYRE_F_EAGER_LINKS | GYRE_F_CHECKSUM */
+  uint32_t heartbeat_ms;       /* how often ranks show that they live; 0: GYRE_HEARTBEAT_MS,
+                                GYRE_NO_HEARTBEAT: never */
+  uint32_t peer_timeout_ms; /* a rank that is silent for so long is lost; 0: GYRE_PEER_TIMEOUT_MS */
 } gyre_comm_config;
 #define GYRE_COMM_CONFIG_INIT \
-  { sizeof(gyre_comm_config), NULL, NULL, NULL, NULL, NULL, 0u, 0u, 0u, 0u, 0u }
+  { sizeof(gyre_comm_config), NULL, NULL, NULL, NULL, NULL, 0u, 0u, 0u, 0u, 0u, 0u, 0u }
+#define GYRE_NO_HEARTBEAT 0xffffffffu
 
 /* Makes an id for a communicator whose rank 0 will be created in THIS context. Opens the context's
  * listening port. Send the id to the other ranks by any means. Errors: ARG, AUTH (no secret is

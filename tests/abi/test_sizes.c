@@ -55,7 +55,9 @@ static void comm_config_layout(void **state) {
   AT(gyre_comm_config, connect_timeout_ms, 56);
   AT(gyre_comm_config, op_timeout_ms, 60);
   AT(gyre_comm_config, flags, 64);
-  assert_int_equal(sizeof(gyre_comm_config), 72);
+  AT(gyre_comm_config, heartbeat_ms, 68);
+  AT(gyre_comm_config, peer_timeout_ms, 72);
+  assert_int_equal(sizeof(gyre_comm_config), 80);
 }
 
 static void other_layouts(void **state) {

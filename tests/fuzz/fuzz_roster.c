@@ -123,6 +123,7 @@ static void draw_member(uint32_t *seed, struct gy_member *m) {
   memcpy(m->address, place.address, sizeof m->address);
   snprintf(m->host_name, sizeof m->host_name, "host-%u", draw(seed));
   m->pid = draw(seed);
+  m->unattended = draw(seed) % 2;
 }
 
 static void valid_join(uint32_t *seed, struct gy_writer *w) {

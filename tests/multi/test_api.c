@@ -202,7 +202,7 @@ static int configurations(struct rank_env *env) {
   CONTEXT(spin_us, 2000000);
   CONTEXT(port, "70000");
   CONTEXT(secret, "");
-  COMM(size, sizeof comm - 1);
+  COMM(size, 72 - 1);
   COMM(flags, 1u << 7);
   COMM(transports, "pigeon");
   COMM(algo, "all_reduce=bruck");

@@ -216,13 +216,19 @@ static void rule_stale_struct_size_is_refused(void **state) {
   assert_int_equal(gyre_context_create(&ctx), GYRE_OK);
   gyre_comm *comm = NULL;
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
-  config.size--;
+  config.size = 72 - 1; /* shorter than it ever was */
   assert_int_equal(gyre_comm_create(ctx, 0, 1, &config, &comm), GYRE_ERR_ARG);
   assert_non_null(strstr(gyre_last_error(), "GYRE_COMM_CONFIG_INIT"));
   config = (gyre_comm_config)GYRE_COMM_CONFIG_INIT;
   config.flags = 1u << 30;
   assert_int_equal(gyre_comm_create(ctx, 0, 1, &config, &comm), GYRE_ERR_ARG);
   assert_null(comm);
+  config = (gyre_comm_config)GYRE_COMM_CONFIG_INIT; /* as in a program compiled with 0.1 */
+  config.size = 72;
+  config.heartbeat_ms = config.peer_timeout_ms = 1; /* which is not there, then */
+  assert_int_equal(gyre_comm_create(ctx, 0, 1, &config, &comm), GYRE_OK);
+  gyre_comm_destroy(comm);
+  comm = NULL;
   assert_int_equal(gyre_comm_create(ctx, 0, 1, NULL, &comm), GYRE_OK);
   gyre_error error = GYRE_ERROR_INIT;
   assert_int_equal(gyre_comm_status(comm, &error), GYRE_OK);

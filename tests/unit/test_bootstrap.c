@@ -1280,6 +1280,7 @@ static void fill_member(struct gy_member *m, uint8_t seed) {
   memset(m->host, seed, sizeof m->host);
   snprintf(m->host_name, sizeof m->host_name, "n%u", seed);
   m->pid = 0x01020304u + seed;
+  m->unattended = seed % 2;
   m->n_address = 1;
   assert_true(gy_address_numeric("10.0.0.1", (uint16_t)(7000 + seed), &m->address[0]));
 }
@@ -1298,6 +1299,7 @@ static void test_golden_join(void **state) {
       SIXTEEN(9),                                     /* host */
       2,          0,    'n',  '9',                    /* its name */
       13,         3,    2,    1,                      /* pid */
+      1,                                              /* it has no progress thread */
       1,          4,    0x61, 0x1b, 10,  0,   0,   1, /* one address: IPv4, port 7009 */
       1,                                              /* one demand */
       11,         0,    'G',  'Y',  'R', 'E', '_', 'W', 'I', 'N', 'D', 'O', 'W', 2, 0, '1', '6',
@@ -1366,6 +1368,14 @@ static void test_golden_roster(void **state) {
       1,
       0,
       0, /* verdict_ms 500 */
+      0xe8,
+      3,
+      0,
+      0, /* heartbeat_ms 1000 */
+      0x98,
+      0x3a,
+      0,
+      0, /* peer_timeout_ms 15000 */
       4,
       0,
       'a',
@@ -1431,6 +1441,7 @@ static void test_golden_roster(void **state) {
       2,
       1,
       1,
+      /* no thread */ 1,
       4,
       0x59,
       0x1b,
@@ -1447,6 +1458,7 @@ static void test_golden_roster(void **state) {
       3,
       2,
       1,
+      0,
       1,
       4,
       0x5a,
@@ -1465,6 +1477,8 @@ static void test_golden_roster(void **state) {
                                       .op_timeout_ms = 300000,
                                       .stall_ms = 1000,
                                       .verdict_ms = 500,
+                                      .heartbeat_ms = 1000,
+                                      .peer_timeout_ms = 15000,
                                       .tcp_congestion = "auto",
                                       .checksum = true,
                                       .cost = {1.5, 2.5, 3.5, 4.5, 5.5, 4096}};

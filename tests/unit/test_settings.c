@@ -132,6 +132,8 @@ static void the_defaults_are_those_documented(void **state) {
   assert_int_equal(s.stall_ms, 1000);
   assert_int_equal(s.linger_ms, 1000);
   assert_int_equal(s.verdict_ms, 500);
+  assert_int_equal(s.heartbeat_ms, 1000);
+  assert_int_equal(s.peer_timeout_ms, 15000);
   assert_int_equal(s.spin_us, -1);
   assert_string_equal(s.progress, "caller");
   assert_string_equal(s.cpu, "auto");

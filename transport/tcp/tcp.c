@@ -12,6 +12,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -125,6 +127,7 @@ static gyre_status link_up(struct tcp_link *l, const struct gy_conn *conn) {
   l->peer = conn->peer;
   l->readable = l->writable = true;
   set_congestion(l->tcp, l->base.peer, l->fd);
+  gy_socket_peer_timeout(l->fd, l->tcp->core->roster->agreed.peer_timeout_ms, false);
   char here[GY_ADDRESS_TEXT], there[GY_ADDRESS_TEXT];
   gy_log(GY_LOG_DEBUG, "rank %d lane %u to rank %d: %s -> %s", l->tcp->core->rank, l->base.lane,
          l->base.peer, gy_address_text(&l->local, here), gy_address_text(&l->peer, there));
@@ -359,6 +362,23 @@ static size_t tcp_describe(const struct gy_link *base, char *out, size_t capacit
                    (unsigned long long)base->bytes_out);
 }
 
+/* A peer that does not read lets its window close. It is then asked in growing intervals, so that
+ * the age of its last answer says nothing. */
+static uint32_t tcp_silence(const struct gy_link *base, bool *awaited) {
+  const struct tcp_link *l = (const struct tcp_link *)base;
+  struct tcp_info info = {0};
+  socklen_t size = sizeof info;
+  *awaited = false;
+  if (l->fd < 0 || l->down || getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &size))
+    return UINT32_MAX;
+  int queued = 0;
+  bool window_closed = !info.tcpi_unacked && !ioctl(l->fd, SIOCOUTQ, &queued) && queued > 0;
+  if (window_closed || info.tcpi_probes) return UINT32_MAX;
+  *awaited = info.tcpi_unacked > 0;
+  return info.tcpi_last_ack_recv < info.tcpi_last_data_recv ? info.tcpi_last_ack_recv
+                                                            : info.tcpi_last_data_recv;
+}
+
 const struct gy_tl_ops gy_tcp_ops = {
     .name = "tcp",
     .abi = GY_TL_ABI,
@@ -373,4 +393,5 @@ const struct gy_tl_ops gy_tcp_ops = {
     .poll = tcp_poll,
     .arm = tcp_arm,
     .describe = tcp_describe,
+    .silence = tcp_silence,
 };
