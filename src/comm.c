@@ -23,8 +23,8 @@ static void give_up_children(gyre_comm *c, gyre_status st, const char *text) {
   while (c->children) gy_comm_give_up(c->children, st, text);
 }
 
-/* Outside of any transport's call: the engine closes its links here. */
-static void apply_verdict(gyre_comm *c) {
+/* The engine closes its links here. */
+void gy_comm_apply_verdict(gyre_comm *c) {
   const gyre_error *v = gy_fault_verdict(c->fault);
   if (c->applied || v->status == GYRE_OK) return;
   c->applied = true;
@@ -41,7 +41,7 @@ static unsigned comm_pass(struct gy_source *s, bool spin) {
   unsigned events = gy_engine_pass(c->engine, spin);
   gy_fault_check(c->fault);
   if (!c->applied && gy_fault_verdict(c->fault)->status != GYRE_OK) {
-    apply_verdict(c);
+    gy_comm_apply_verdict(c);
     events++;
   }
   return events;
@@ -103,6 +103,7 @@ static void leave_parent(gyre_comm *c) {
 }
 
 static void dissolve(gyre_comm *c) {
+  gy_shrink_end(c->shrink);
   leave_parent(c);
   gy_loop_busy(c->ctx->loop, -1);
   unlist(c);
@@ -204,10 +205,24 @@ static void log_creation(const gyre_comm *c, int here) {
       c->roster->agreed.window);
 }
 
-/* (locked) All ranks have met, or not. */
-static void bootstrapped(void *user, gyre_status status, struct gy_roster *roster,
-                         struct gy_channel **channels) {
-  gyre_comm *c = user;
+/* Whose connection is missing; -1: nobody's. */
+static int find_lost(const gyre_comm *c, struct gy_channel *const *channels) {
+  if (c->core.rank > 0) return channels[0] ? -1 : 0;
+  for (int r = 1; r < c->core.nranks; r++)
+    if (!channels[r]) return r;
+  return -1;
+}
+
+static void judge_lost(gyre_comm *c, int lost) {
+  char who[128], text[256];
+  gy_format(text, sizeof text, "%s was lost while the communicator was being made",
+            gy_fault_name(c->fault, lost, who, sizeof who));
+  gy_fault_judge(c->fault, GYRE_ERR_PEER_LOST, lost, text);
+}
+
+void gy_comm_met(void *comm, gyre_status status, struct gy_roster *roster,
+                 struct gy_channel **channels) {
+  gyre_comm *c = comm;
   c->bootstrap = NULL;
   if (status) {
     gy_comm_creation_failed(c, status);
@@ -219,6 +234,7 @@ static void bootstrapped(void *user, gyre_status status, struct gy_roster *roste
   for (int r = 0; r < roster->nranks; r++) {
     here += memcmp(roster->member[r].host, roster->member[c->core.rank].host, 16) == 0;
   }
+  int lost = find_lost(c, channels);
   gyre_status st = assemble(c, channels);
   if (st) {
     for (int r = 0; r < roster->nranks; r++) {
@@ -228,6 +244,7 @@ static void bootstrapped(void *user, gyre_status status, struct gy_roster *roste
     gy_comm_creation_failed(c, st);
     return;
   }
+  if (lost >= 0) judge_lost(c, lost);
   if (here > c->ctx->cores) gy_loop_yield(c->ctx->loop, true);
   log_creation(c, here);
   leave_parent(c);
@@ -254,7 +271,7 @@ void gy_comm_meet(gyre_comm *c, const struct gy_meeting *meeting) {
   gy_bootstrap_secret(&config, &c->core.secret);
   size_t slice = c->settings.slice_bytes ? (size_t)c->settings.slice_bytes : 256u << 10;
   gy_cost_default(&config.cost, c->core.nranks, c->ctx->cores, slice);
-  gyre_status st = gy_bootstrap_start(gy_loop_uv(c->ctx->loop), c->ctx->net, &config, bootstrapped,
+  gyre_status st = gy_bootstrap_start(gy_loop_uv(c->ctx->loop), c->ctx->net, &config, gy_comm_met,
                                       c, &c->bootstrap);
   if (st) gy_comm_creation_failed(c, st);
 }
@@ -393,7 +410,7 @@ gyre_status gyre_comm_create(gyre_context *ctx, int rank, int nranks,
 static void run_abort(struct gy_command *command) {
   gyre_comm *c = OF(command, abort);
   gy_fault_abort(c->fault, c->why);
-  apply_verdict(c);
+  gy_comm_apply_verdict(c);
 }
 
 gyre_status gyre_comm_abort(gyre_comm *comm, const char *why) {
@@ -414,7 +431,7 @@ static void ended(struct gy_command *command) {
  * `ended`. */
 static void end_comm(struct gy_command *command) {
   gyre_comm *c = OF(command, end);
-  apply_verdict(c);
+  gy_comm_apply_verdict(c);
   gy_loop_remove(c->ctx->loop, &c->source);
   gy_fault_leave(c->fault);
   gy_engine_fail(c->engine, GYRE_ERR_ABORTED,
@@ -422,6 +439,7 @@ static void end_comm(struct gy_command *command) {
   give_up_children(c, GYRE_ERR_ABORTED,
                    "the communicator was destroyed while another was being made from it");
   gy_groups_free(c->groups);
+  gy_shrink_end(c->shrink);
   unlist(c);
   c->end.run = ended;
   gy_loop_defer(c->ctx->loop, &c->end);

@@ -13,6 +13,7 @@
 #include "engine.h"
 #include "fault.h"
 #include "group.h"
+#include "shrink.h"
 #include <pthread.h>
 
 struct gyre_comm {
@@ -28,6 +29,8 @@ struct gyre_comm {
   gyre_comm *parent, *children, *sibling;
   struct gy_group_call call;
   bool entered;
+  struct gy_shrink *shrink; /* what this one came from, if from a failed one */
+  bool shrunk;              /* one has been made from this one so, or is being made */
   gyre_unique_id id;
   gyre_oob oob;
   uint32_t flags;
@@ -59,6 +62,12 @@ gyre_status gy_comm_begin(gyre_comm *c, void (*start)(struct gy_command *), gyre
 void gy_comm_list(gyre_comm *c);
 /* (locked) The ranks meet; then the request completes. `meeting` NULL: as its configuration says. */
 void gy_comm_meet(gyre_comm *c, const struct gy_meeting *meeting);
+/* (locked) As in bootstrap.h: all ranks have met, or not. A channel that is missing belongs to a
+ * rank that has died meanwhile: the communicator is made, and fails at once. */
+void gy_comm_met(void *comm, gyre_status status, struct gy_roster *roster,
+                 struct gy_channel **channels);
+/* (locked) Outside of any transport's call: if there is a verdict, the communicator ends. */
+void gy_comm_apply_verdict(gyre_comm *c);
 /* (locked) Ends a creation: without a communicator for this rank; or failed, with
  * gyre_last_error(). */
 void gy_comm_none(gyre_comm *c);

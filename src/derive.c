@@ -1,9 +1,10 @@
 /*
- * derive.c - communicators made from others: split and duplicate.
+ * derive.c - communicators made from others: split, duplicate and shrink.
  *
  * Role:   the public functions. A new communicator is first a call in its parent's groups (group.h),
  *         and as soon as it knows its ranks a creation like any other, with the parent's secret,
- *         flags and settings.
+ *         flags and settings. One that is made from what is left of a failed one is agreed on
+ *         otherwise (shrink.h).
  * Thread: posted from any thread; the rest on the driving thread, locked.
  * Owner:  as with gyre_comm_create; until the request completes it is in its parent's list of
  *         children, which fail with the parent.
@@ -37,20 +38,78 @@ static void on_group(struct gy_group_call *call, const struct gy_group *group) {
   gy_comm_meet(c, &meeting);
 }
 
-static void start(struct gy_command *command) {
-  gyre_comm *c = OF(command, start), *parent = c->parent;
+/* (locked) From now on it is the parent's child. */
+static void adopt(gyre_comm *c) {
+  gyre_comm *parent = c->parent;
   gy_agreed_adopt(&parent->roster->agreed, &c->settings);
   c->sibling = parent->children;
   parent->children = c;
   gy_comm_list(c);
-  const gyre_error *v = gy_fault_verdict(parent->fault);
+}
+
+static void start_group(struct gy_command *command) {
+  gyre_comm *c = OF(command, start);
+  adopt(c);
+  const gyre_error *v = gy_fault_verdict(c->parent->fault);
   if (v->status) {
     gy_comm_give_up(c, v->status, v->text);
     return;
   }
   c->entered = true;
-  gy_groups_enter(parent->groups, &c->call);
+  gy_groups_enter(c->parent->groups, &c->call);
 }
+
+/* ---------------------------------------------------------------------------------- shrink --- */
+
+static void find_dead(void *user, bool *dead) {
+  const gyre_comm *c = user;
+  gy_fault_find_dead(c->parent->fault, dead);
+}
+
+static void on_shrunk(void *user, gyre_status status, int rank, struct gy_roster *roster,
+                      struct gy_channel **channels) {
+  gyre_comm *c = user;
+  c->parent->shrunk = status == GYRE_OK;
+  if (status) {
+    gy_comm_creation_failed(c, status);
+    return;
+  }
+  c->core.rank = rank;
+  c->core.nranks = roster->nranks;
+  gy_comm_met(c, GYRE_OK, roster, channels);
+}
+
+static void start_shrink(struct gy_command *command) {
+  gyre_comm *c = OF(command, start), *parent = c->parent;
+  struct gy_shrink_config config = {.uv = c->core.uv,
+                                    .net = c->core.net,
+                                    .settings = &c->settings,
+                                    .secret = &parent->core.secret,
+                                    .roster = parent->roster,
+                                    .rank = parent->core.rank,
+                                    .find_dead = find_dead,
+                                    .done = on_shrunk,
+                                    .user = c};
+  gy_comm_apply_verdict(parent); /* before this is its child, which would end with it */
+  adopt(c);
+  gyre_status st = GYRE_OK;
+  if (!gy_fault_verdict(parent->fault)->status)
+    st = gy_fail(GYRE_ERR_STATE,
+                 "gyre_comm_shrink: the communicator has not failed; abort it first");
+  else if (parent->shrunk)
+    st =
+        gy_fail(GYRE_ERR_STATE, "gyre_comm_shrink: this communicator has been shrunk already; what "
+                                "was made of it may be");
+  else st = gy_shrink_start(&config, &c->shrink);
+  if (st) {
+    gy_comm_creation_failed(c, st);
+    return;
+  }
+  parent->shrunk = true;
+  c->core.secret = parent->core.secret;
+}
+
+/* ------------------------------------------------------------------------ public functions --- */
 
 static gyre_status derive(gyre_comm *parent, const struct gy_group_call *call, const char *name,
                           gyre_comm **out, gyre_request **req) {
@@ -60,9 +119,9 @@ static gyre_status derive(gyre_comm *parent, const struct gy_group_call *call, c
   if (!c) return GYRE_ERR_NOMEM;
   c->parent = parent;
   c->flags = parent->flags;
-  c->call = *call;
+  if (call) c->call = *call;
   c->call.done = on_group;
-  gyre_status st = gy_comm_begin(c, start, req);
+  gyre_status st = gy_comm_begin(c, call ? start_group : start_shrink, req);
   if (st) gy_comm_free(c);
   return st;
 }
@@ -94,5 +153,16 @@ gyre_status gyre_comm_dup(gyre_comm *comm, gyre_comm **out) {
   gyre_request *req = NULL;
   gyre_status st = no_callback("gyre_comm_dup");
   if (!st) st = gyre_comm_dup_async(comm, out, &req);
+  return st ? st : gyre_wait(req, -1);
+}
+
+gyre_status gyre_comm_shrink_async(gyre_comm *comm, gyre_comm **out, gyre_request **req) {
+  return derive(comm, NULL, "gyre_comm_shrink", out, req);
+}
+
+gyre_status gyre_comm_shrink(gyre_comm *comm, gyre_comm **out) {
+  gyre_request *req = NULL;
+  gyre_status st = no_callback("gyre_comm_shrink");
+  if (!st) st = gyre_comm_shrink_async(comm, out, &req);
   return st ? st : gyre_wait(req, -1);
 }

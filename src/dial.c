@@ -42,6 +42,7 @@ struct candidate {
   uint32_t backoff_ms;
   unsigned tries;
   bool out;                      /* it gave a final answer */
+  bool refused;                  /* the last try was: nothing listens there */
   char why[GY_REJECT_TEXT + 40]; /* about its last failure */
 };
 
@@ -52,7 +53,7 @@ struct gy_dial {
   struct gy_secret secret;
   gy_dial_cb cb;
   void *user;
-  bool over;
+  bool over, was_there;
   unsigned open_handles; /* timer, and the look-up while it runs */
   uv_timer_t timer;
   uint64_t started, deadline;
@@ -207,8 +208,15 @@ static void attempt_failed(struct attempt *a, const char *why) {
   struct gy_dial *d = a->dial;
   struct candidate *c = a->candidate;
   gy_format(c->why, sizeof c->why, "%s", why);
+  c->refused = false;
   close(attempt_detach(a));
   candidate_back_off(d, c);
+}
+
+static void attempt_refused(struct attempt *a, int sys_errno) {
+  struct candidate *c = a->candidate;
+  attempt_failed(a, strerror(sys_errno));
+  c->refused = sys_errno == ECONNREFUSED;
 }
 
 static bool others_may_answer(const struct gy_dial *d) {
@@ -306,7 +314,7 @@ static void attempt_event(uv_poll_t *poll, int status, int events) {
     if (getsockopt(a->w.fd, SOL_SOCKET, SO_ERROR, &failed, &len) != 0) failed = errno;
     if (failed == 0 && connected_to_itself(a->w.fd)) failed = ECONNREFUSED;
     if (failed != 0) {
-      attempt_failed(a, strerror(failed));
+      attempt_refused(a, failed);
       return;
     }
     a->connected = true;
@@ -359,6 +367,7 @@ static void candidate_try(struct gy_dial *d, struct candidate *c) {
   if (fd < 0) {
     const char *iface = d->net->settings->iface;
     bool restricted = errno == EADDRNOTAVAIL && iface[0] != '\0' && d->host[0] == '\0';
+    c->refused = errno == ECONNREFUSED;
     if (restricted)
       gy_format(c->why, sizeof c->why,
                 "GYRE_IFACE=%s leaves this rank no address to connect from; set it alike on all "
@@ -454,9 +463,23 @@ static void lookup_start(struct gy_dial *d) {
 
 /* -------------------------------------------------------------------------------- the plan --- */
 
+/* Whoever listened there before does so no more. */
+static bool is_gone(const struct gy_dial *d) {
+  for (size_t i = 0; i < d->n_candidate; i++)
+    if (d->candidate[i].attempt != NULL || !d->candidate[i].refused) return false;
+  return d->was_there && d->n_candidate > 0;
+}
+
 static void dial_tick(uv_timer_t *timer) {
   struct gy_dial *d = timer->data;
   uint64_t now = uv_now(d->net->loop);
+  if (is_gone(d)) {
+    char text[400];
+    size_t n = name_dial(d, text, sizeof text);
+    gy_format(text + n, sizeof text - n, ": nothing listens there any more: it has ended");
+    dial_fail(d, GYRE_ERR_PEER_LOST, text);
+    return;
+  }
   if (now >= d->deadline) {
     dial_timed_out(d);
     return;
@@ -499,6 +522,7 @@ gyre_status gy_dial_start(struct gy_net *net, const struct gy_dial_target *targe
   d->secret = *secret;
   d->cb = cb;
   d->user = user;
+  d->was_there = target->was_there;
   d->started = d->next_lookup = uv_now(net->loop);
   d->deadline = d->started + timeout_ms;
   d->lookup_backoff_ms = BACKOFF_MIN_MS;

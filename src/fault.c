@@ -69,6 +69,7 @@ struct gy_fault {
   uint64_t left_frontier; /* least frontier of those who left */
   bool root_left, root_gone;
 
+  bool told;            /* by the root */
   gyre_error verdict;   /* status GYRE_OK: none */
   gyre_error suspicion; /* the first one, not judged yet */
   uint64_t judge_at;    /* when it is judged (loop ms); 0: never */
@@ -410,6 +411,20 @@ bool gy_fault_has_left(const struct gy_fault *f, int rank) {
   return f->member[rank].frontier != NOT_LEFT;
 }
 
+/* The root has seen connections end. A member believes what the root judged, but not what it judged
+ * alone: a link that broke may be a consequence. */
+void gy_fault_find_dead(const struct gy_fault *f, bool *dead) {
+  const gyre_error *v = &f->verdict;
+  for (int r = 0; r < f->nranks; r++) {
+    if (f->member[r].frontier != NOT_LEFT) dead[r] = true;
+    if (is_root(f) && r > 0 && !f->channels[r]) dead[r] = true;
+  }
+  if (f->root_gone || f->root_left) dead[0] = true;
+  if ((f->told || is_root(f)) && v->status == GYRE_ERR_PEER_LOST && v->culprit_rank >= 0)
+    dead[v->culprit_rank] = true;
+  dead[f->rank] = false;
+}
+
 const char *gy_fault_name(const struct gy_fault *f, int rank, char *out, size_t capacity) {
   return place(f, rank, out, capacity);
 }
@@ -708,7 +723,9 @@ static void member_message(struct gy_fault *f, uint8_t type, struct gy_reader *r
   switch (type) {
     case MSG_VERDICT:
       r_error(r, &e, f->nranks);
-      if (!r->failed) decide(f, &e);
+      if (r->failed) break;
+      f->told = true;
+      decide(f, &e);
       break;
     case MSG_BYE: {
       uint64_t frontier = gy_r_u64(r);
@@ -903,6 +920,7 @@ gyre_status gy_fault_create(const struct gy_fault_config *config, struct gy_faul
   f->nranks = config->core->nranks;
   f->channels = config->channels;
   f->left_frontier = NOT_LEFT;
+  f->root_gone = f->rank != 0 && !f->channels[0]; /* it died while the communicator was made */
   f->verdict = f->suspicion = (gyre_error)GYRE_ERROR_INIT;
   f->member = calloc((size_t)f->nranks, sizeof *f->member);
   if (!f->member) goto free_fault;

@@ -40,6 +40,8 @@ void gy_fault_judge(struct gy_fault *f, gyre_status status, int culprit, const c
 /* On the control connection to the root, or at the root to a rank. Takes the writer. */
 void gy_fault_send(struct gy_fault *f, int to, uint8_t type, struct gy_writer *w);
 bool gy_fault_has_left(const struct gy_fault *f, int rank);
+/* After the verdict: sets the entries of ranks that have certainly ended or left. */
+void gy_fault_find_dead(const struct gy_fault *f, bool *dead);
 /* "rank 2 (node3, pid 4711)"; returns out. */
 const char *gy_fault_name(const struct gy_fault *f, int rank, char *out, size_t capacity);
 /* "ranks 0, 2-5", those whose entry is true; returns the bytes stored. */

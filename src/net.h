@@ -96,6 +96,7 @@ unsigned gy_net_refused(const struct gy_expect *e, char *text, size_t capacity);
 struct gy_dial_target {
   const struct gy_address *candidate; /* in order of preference; copied */
   size_t n_candidate;
+  bool was_there;   /* it has listened there before: when all candidates refuse, it is PEER_LOST */
   const char *host; /* or, with n_candidate 0: a name or number to resolve (thread pool), copied */
   uint16_t port;
 };

@@ -237,7 +237,7 @@ GYRE_API gyre_status gyre_comm_create_from_env(gyre_context *ctx, const gyre_com
  * - After all have called, the new communicator's ranks fail to meet: as with gyre_comm_create, and
  *   `comm` stays as it is.
  * When `comm` ends by another failure, or is destroyed here, calls in progress fail with its
- * verdict or ABORTED. Errors: these, ARG, NOMEM, SYS.
+ * verdict or ABORTED. Errors: these, ARG, NOMEM, SYS. gyre_comm_shrink has other rules, below.
  */
 
 /* Parts the ranks: those that give the same colour form a new communicator, ranked by `key`, and by
@@ -250,6 +250,22 @@ GYRE_API gyre_status gyre_comm_split_async(gyre_comm *comm, int color, int key, 
  * operations of its own. */
 GYRE_API gyre_status gyre_comm_dup(gyre_comm *comm, gyre_comm **out);
 GYRE_API gyre_status gyre_comm_dup_async(gyre_comm *comm, gyre_comm **out, gyre_request **req);
+/* Makes a communicator of the ranks that are left of one that has failed or was aborted; ranks keep
+ * their order. Every survivor calls it, when its own communicator has ended (gyre_comm_status); it
+ * need not be told who is dead. `comm` stays as it is, to be destroyed before or after.
+ *
+ * The lowest rank that is not known to be dead waits for all that are not, until the connect
+ * time-out: who has not called by then is left out. If that rank dies, too, the next one takes its
+ * place, and waits anew. At least half of the ranks of `comm` must be left, and if exactly half,
+ * rank 0 among them. Every rank either is in the new communicator or gets PEER_LOST "excluded",
+ * also one that was only stopped and calls later, as long as the new communicator exists. A rank
+ * that dies last may still be in it: it then fails at once on every rank, and can be shrunk again.
+ *
+ * Errors: ARG; STATE (it has not failed, has been shrunk already, or this is a callback);
+ * PEER_LOST (excluded, or too few are left); ABORTED (`comm` was destroyed meanwhile); NOMEM,
+ * SYS. */
+GYRE_API gyre_status gyre_comm_shrink(gyre_comm *comm, gyre_comm **out);
+GYRE_API gyre_status gyre_comm_shrink_async(gyre_comm *comm, gyre_comm **out, gyre_request **req);
 
 /* Ends the communicator on every rank: operations in flight and later ones fail with ABORTED, the
  * text being `why` (may be NULL). Returns at once. Errors: ARG. */

@@ -181,7 +181,10 @@ void world_tell_all(struct world *w, char what) {
   for (int r = 0; r < w->nranks; r++) world_tell(w, r, what);
 }
 
-void world_signal(struct world *w, int rank, int signal) { kill(w->rank[rank].pid, signal); }
+void world_signal(struct world *w, int rank, int signal) {
+  if (signal == SIGKILL) w->rank[rank].killed = true;
+  kill(w->rank[rank].pid, signal);
+}
 
 /* The exit status, or -1 after it had to be killed. */
 static int reap(pid_t pid, int64_t end_ns) {
@@ -211,7 +214,9 @@ void world_end(struct world *w, int killed) {
   for (int r = 0; r < w->nranks; r++) {
     int status = reap(w->rank[r].pid, end);
     w->rank[r].pid = 0;
-    if (r == killed || (status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)) continue;
+    if (r == killed || w->rank[r].killed ||
+        (status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0))
+      continue;
     fprintf(stderr, "rank %d of %d: %s\n", r, w->nranks,
             status < 0 ? "hung and was killed" : "ended badly");
     if (status >= 0) fprintf(stderr, "  wait status 0x%x\n", (unsigned)status);

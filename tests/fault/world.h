@@ -50,6 +50,7 @@ struct world {
   struct {
     pid_t pid;
     int say_fd;
+    bool killed; /* by world_signal */
   } rank[WORLD_MAX];
   char dir[32], rendezvous[64];
 };
@@ -69,8 +70,8 @@ void world_collect(struct world *w, enum kind kind, int without, struct report *
 void world_tell(struct world *w, int rank, char what);
 void world_tell_all(struct world *w, char what);
 void world_signal(struct world *w, int rank, int signal);
-/* Waits for the ranks and cleans up. Fails the test if a rank but `killed` (-1: none) did not exit
- * with 0, or left a file. */
+/* Waits for the ranks and cleans up. Fails the test if a rank but `killed` (-1: none) and those
+ * that world_signal killed did not exit with 0, or left a file. */
 void world_end(struct world *w, int killed);
 /* cmocka teardown: ends what a failed test has left. */
 int world_teardown(void **state);
