@@ -34,6 +34,13 @@ static const struct gy_algo *const algorithms[] = {
     &gy_scan_recursive_doubling,
     &gy_exclusive_scan_chain,
     &gy_exclusive_scan_recursive_doubling,
+    &gy_all_gather_v_ring,
+    &gy_all_gather_v_direct,
+    &gy_reduce_scatter_v_ring,
+    &gy_reduce_scatter_v_direct,
+    &gy_all_to_all_v_direct,
+    &gy_gather_v_direct,
+    &gy_scatter_v_direct,
 };
 
 const struct gy_algo *const *gy_algorithms(size_t *n) {
@@ -50,7 +57,7 @@ const struct gy_algo *gy_algo_find(enum gy_coll coll, const char *name) {
 /* A communicator of one rank runs the same program for every algorithm: its input is the result. */
 static void build_alone(const struct gy_key *key, struct gy_builder *b) {
   const struct gy_coll_traits *traits = gy_coll_traits(key->coll);
-  gy_b_layout(b, (enum gy_layout)traits->layout, 1);
+  if (traits->layout != GY_SPLIT) gy_b_blocks(b);
   if (key->coll == GY_EXCLUSIVE_SCAN) gy_b_identity(b, gy_out(0));
   else if (traits->has_data)
     gy_b_copy(b, gy_coll_finishes(key->coll) ? gy_finish(gy_out(0)) : gy_out(0), gy_in(0));

@@ -21,6 +21,9 @@ extern const struct gy_algo gy_scatter_tree, gy_scatter_direct;
 extern const struct gy_algo gy_all_to_all_bruck, gy_all_to_all_direct;
 extern const struct gy_algo gy_scan_chain, gy_scan_recursive_doubling;
 extern const struct gy_algo gy_exclusive_scan_chain, gy_exclusive_scan_recursive_doubling;
+extern const struct gy_algo gy_all_gather_v_ring, gy_all_gather_v_direct;
+extern const struct gy_algo gy_reduce_scatter_v_ring, gy_reduce_scatter_v_direct;
+extern const struct gy_algo gy_all_to_all_v_direct, gy_gather_v_direct, gy_scatter_v_direct;
 
 /* The rank `steps` places after `rank` on the ring of all ranks; steps may be negative, down to
  * -nranks. */

@@ -190,6 +190,136 @@ gyre_status gyre_exclusive_scan_async(gyre_comm *comm, const void *in, void *out
       false, req);
 }
 
+gyre_status gyre_all_gather_v(gyre_comm *comm, const void *in, void *out, const size_t *counts,
+                              const size_t *displs, gyre_dtype type) {
+  return run(comm, (struct gy_call){.coll = GY_ALL_GATHER_V,
+                                    .dtype = type,
+                                    .in = in,
+                                    .out = out,
+                                    .counts = {NULL, counts},
+                                    .displs = {NULL, displs}});
+}
+
+gyre_status gyre_all_gather_v_async(gyre_comm *comm, const void *in, void *out, const size_t *counts,
+                                    const size_t *displs, gyre_dtype type, gyre_request **req) {
+  return post(comm,
+              (struct gy_call){.coll = GY_ALL_GATHER_V,
+                               .dtype = type,
+                               .in = in,
+                               .out = out,
+                               .counts = {NULL, counts},
+                               .displs = {NULL, displs}},
+              false, req);
+}
+
+gyre_status gyre_reduce_scatter_v(gyre_comm *comm, const void *in, void *out, const size_t *counts,
+                                  const size_t *displs, gyre_dtype type, gyre_op op) {
+  return run(comm, (struct gy_call){.coll = GY_REDUCE_SCATTER_V,
+                                    .dtype = type,
+                                    .op = op,
+                                    .in = in,
+                                    .out = out,
+                                    .counts = {counts, NULL},
+                                    .displs = {displs, NULL}});
+}
+
+gyre_status gyre_reduce_scatter_v_async(gyre_comm *comm, const void *in, void *out,
+                                        const size_t *counts, const size_t *displs, gyre_dtype type,
+                                        gyre_op op, gyre_request **req) {
+  return post(comm,
+              (struct gy_call){.coll = GY_REDUCE_SCATTER_V,
+                               .dtype = type,
+                               .op = op,
+                               .in = in,
+                               .out = out,
+                               .counts = {counts, NULL},
+                               .displs = {displs, NULL}},
+              false, req);
+}
+
+gyre_status gyre_all_to_all_v(gyre_comm *comm, const void *in, const size_t *in_counts,
+                              const size_t *in_displs, void *out, const size_t *out_counts,
+                              const size_t *out_displs, gyre_dtype type) {
+  return run(comm, (struct gy_call){.coll = GY_ALL_TO_ALL_V,
+                                    .dtype = type,
+                                    .in = in,
+                                    .out = out,
+                                    .counts = {in_counts, out_counts},
+                                    .displs = {in_displs, out_displs}});
+}
+
+gyre_status gyre_all_to_all_v_async(gyre_comm *comm, const void *in, const size_t *in_counts,
+                                    const size_t *in_displs, void *out, const size_t *out_counts,
+                                    const size_t *out_displs, gyre_dtype type, gyre_request **req) {
+  return post(comm,
+              (struct gy_call){.coll = GY_ALL_TO_ALL_V,
+                               .dtype = type,
+                               .in = in,
+                               .out = out,
+                               .counts = {in_counts, out_counts},
+                               .displs = {in_displs, out_displs}},
+              false, req);
+}
+
+/* Elsewhere they are ignored. */
+static const size_t *on_root(const gyre_comm *comm, int root, const size_t *array) {
+  return comm && comm->core.rank == root ? array : NULL;
+}
+
+gyre_status gyre_gather_v(gyre_comm *comm, const void *in, size_t count, void *out,
+                          const size_t *counts, const size_t *displs, gyre_dtype type, int root) {
+  return run(comm, (struct gy_call){.coll = GY_GATHER_V,
+                                    .dtype = type,
+                                    .root = root,
+                                    .in = in,
+                                    .out = out,
+                                    .count = count,
+                                    .counts = {NULL, on_root(comm, root, counts)},
+                                    .displs = {NULL, on_root(comm, root, displs)}});
+}
+
+gyre_status gyre_gather_v_async(gyre_comm *comm, const void *in, size_t count, void *out,
+                                const size_t *counts, const size_t *displs, gyre_dtype type,
+                                int root, gyre_request **req) {
+  return post(comm,
+              (struct gy_call){.coll = GY_GATHER_V,
+                               .dtype = type,
+                               .root = root,
+                               .in = in,
+                               .out = out,
+                               .count = count,
+                               .counts = {NULL, on_root(comm, root, counts)},
+                               .displs = {NULL, on_root(comm, root, displs)}},
+              false, req);
+}
+
+gyre_status gyre_scatter_v(gyre_comm *comm, const void *in, const size_t *counts,
+                           const size_t *displs, void *out, size_t count, gyre_dtype type, int root) {
+  return run(comm, (struct gy_call){.coll = GY_SCATTER_V,
+                                    .dtype = type,
+                                    .root = root,
+                                    .in = in,
+                                    .out = out,
+                                    .count = count,
+                                    .counts = {on_root(comm, root, counts), NULL},
+                                    .displs = {on_root(comm, root, displs), NULL}});
+}
+
+gyre_status gyre_scatter_v_async(gyre_comm *comm, const void *in, const size_t *counts,
+                                 const size_t *displs, void *out, size_t count, gyre_dtype type,
+                                 int root, gyre_request **req) {
+  return post(comm,
+              (struct gy_call){.coll = GY_SCATTER_V,
+                               .dtype = type,
+                               .root = root,
+                               .in = in,
+                               .out = out,
+                               .count = count,
+                               .counts = {on_root(comm, root, counts), NULL},
+                               .displs = {on_root(comm, root, displs), NULL}},
+              false, req);
+}
+
 gyre_status gyre_barrier(gyre_comm *comm) {
   return run(comm, (struct gy_call){.coll = GY_BARRIER, .dtype = GYRE_U8});
 }

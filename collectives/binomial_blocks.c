@@ -23,7 +23,7 @@ static unsigned slot_of(int v, int u) { return (unsigned)(u - v - 1); }
 /* Own block first, then the others with ranks rising: the parent's receives go in the same order. */
 static gyre_status gather_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks, v = gy_rooted_rank(key), parent = gy_rooted_peer(key, gy_parent_of(v));
-  gy_b_layout(b, GY_BLOCK, (unsigned)n);
+  gy_b_blocks(b);
   if (v > 0) gy_b_send(b, parent, gy_in(0));
   for (int k = 0; k < gy_child_count(v, n); k++) {
     int child = gy_rooted_peer(key, v + (1 << k));
@@ -47,7 +47,7 @@ static gyre_status gather_build(const struct gy_key *key, struct gy_builder *b) 
  * block last. */
 static gyre_status scatter_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks, v = gy_rooted_rank(key), parent = gy_rooted_peer(key, gy_parent_of(v));
-  gy_b_layout(b, GY_BLOCK, (unsigned)n);
+  gy_b_blocks(b);
   for (int k = gy_child_count(v, n) - 1; k >= 0; k--) {
     int child = gy_rooted_peer(key, v + (1 << k));
     for (int u = subtree_end(v, k, n) - 1; u >= v + (1 << k); u--) {

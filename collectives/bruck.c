@@ -21,7 +21,7 @@ static gyre_status all_gather_build(const struct gy_key *key, struct gy_builder 
   unsigned *arrived =
       calloc((size_t)n, sizeof *arrived); /* by distance from this rank: the RECV of that block */
   if (arrived == NULL) return gy_fail(GYRE_ERR_NOMEM, "no memory for the blocks of %d ranks", n);
-  gy_b_layout(b, GY_BLOCK, (unsigned)n);
+  gy_b_blocks(b);
   arrived[0] = GY_NODEP;
   for (int have = 1; have < n; have *= 2) {
     int moving = n - have < have ? n - have : have;
@@ -106,7 +106,7 @@ static gyre_status all_to_all_build(const struct gy_key *key, struct gy_builder 
   if (j == NULL || sent_before == NULL)
     status = gy_fail(GYRE_ERR_NOMEM, "no memory for the blocks of %d ranks", n);
   if (status != GYRE_OK) goto free_journeys;
-  gy_b_layout(b, GY_BLOCK, (unsigned)n);
+  gy_b_blocks(b);
   gy_b_tmp_whole(b);
   for (int hop = 1; hop < n; hop *= 2) {
     for (int d = hop; d < n; d++) {

@@ -17,7 +17,7 @@
 static gyre_status reduce_scatter_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks;
   unsigned r = (unsigned)key->rank, summed = GY_NODEP;
-  gy_b_layout(b, GY_BLOCK, (unsigned)n);
+  gy_b_blocks(b);
   for (int d = 1; d < n; d++) {
     int to = gy_ring_rank(key, -d);
     gy_b_send(b, to, gy_in((unsigned)to));
@@ -48,10 +48,14 @@ const struct gy_algo gy_reduce_scatter_direct = {.name = "direct",
                                                  .coll = GY_REDUCE_SCATTER,
                                                  .build = reduce_scatter_build,
                                                  .cost_us = reduce_scatter_cost};
+const struct gy_algo gy_reduce_scatter_v_direct = {.name = "direct",
+                                                   .coll = GY_REDUCE_SCATTER_V,
+                                                   .build = reduce_scatter_build,
+                                                   .cost_us = reduce_scatter_cost};
 
 static gyre_status all_gather_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks;
-  gy_b_layout(b, GY_BLOCK, (unsigned)n);
+  gy_b_blocks(b);
   for (int d = 1; d < n; d++) gy_b_send(b, gy_ring_rank(key, -d), gy_in(0));
   for (int d = 1; d < n; d++) {
     int from = gy_ring_rank(key, d);
@@ -63,11 +67,13 @@ static gyre_status all_gather_build(const struct gy_key *key, struct gy_builder 
 
 const struct gy_algo gy_all_gather_direct = {
     .name = "direct", .coll = GY_ALL_GATHER, .build = all_gather_build, .cost_us = spread_cost};
+const struct gy_algo gy_all_gather_v_direct = {
+    .name = "direct", .coll = GY_ALL_GATHER_V, .build = all_gather_build, .cost_us = spread_cost};
 
 /* --- to and from one root --- */
 
 static gyre_status gather_build(const struct gy_key *key, struct gy_builder *b) {
-  gy_b_layout(b, GY_BLOCK, (unsigned)key->nranks);
+  gy_b_blocks(b);
   if (key->rank != key->root) {
     gy_b_send(b, key->root, gy_in(0));
     return GYRE_OK;
@@ -82,7 +88,7 @@ static gyre_status gather_build(const struct gy_key *key, struct gy_builder *b) 
 
 static gyre_status scatter_build(const struct gy_key *key, struct gy_builder *b) {
   struct gy_ref own = gy_out_as(0, (unsigned)key->rank);
-  gy_b_layout(b, GY_BLOCK, (unsigned)key->nranks);
+  gy_b_blocks(b);
   if (key->rank != key->root) {
     gy_b_recv(b, key->root, own);
     return GYRE_OK;
@@ -99,3 +105,7 @@ const struct gy_algo gy_gather_direct = {
     .name = "direct", .coll = GY_GATHER, .build = gather_build, .cost_us = spread_cost};
 const struct gy_algo gy_scatter_direct = {
     .name = "direct", .coll = GY_SCATTER, .build = scatter_build, .cost_us = spread_cost};
+const struct gy_algo gy_gather_v_direct = {
+    .name = "direct", .coll = GY_GATHER_V, .build = gather_build, .cost_us = spread_cost};
+const struct gy_algo gy_scatter_v_direct = {
+    .name = "direct", .coll = GY_SCATTER_V, .build = scatter_build, .cost_us = spread_cost};

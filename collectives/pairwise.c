@@ -19,7 +19,8 @@ static void receive_in_place(const struct gy_key *key, struct gy_builder *b, int
     gy_b_after(b, gy_b_recv(b, from, out), sent);
     return;
   }
-  struct gy_ref slot = gy_tmp((unsigned)(from - key->rank - 1), (unsigned)from);
+  unsigned range = gy_chunk_range(key, GY_OUT, (unsigned)from);
+  struct gy_ref slot = gy_tmp((unsigned)(from - key->rank - 1), range);
   unsigned recv = gy_b_recv(b, from, slot), copy = gy_b_copy(b, out, slot);
   gy_b_after(b, copy, recv);
   gy_b_after(b, copy, sent);
@@ -29,7 +30,7 @@ static void receive_in_place(const struct gy_key *key, struct gy_builder *b, int
 static gyre_status build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks;
   unsigned own = (unsigned)key->rank, first_send = 0;
-  gy_b_layout(b, GY_BLOCK, (unsigned)n);
+  gy_b_blocks(b);
   for (int d = 1; d < n; d++) {
     int to = gy_ring_rank(key, -d);
     unsigned send = gy_b_send(b, to, gy_in((unsigned)to));
@@ -54,3 +55,5 @@ static double cost(const struct gy_key *key, size_t bytes, const struct gy_cost 
 
 const struct gy_algo gy_all_to_all_direct = {
     .name = "direct", .coll = GY_ALL_TO_ALL, .build = build, .cost_us = cost};
+const struct gy_algo gy_all_to_all_v_direct = {
+    .name = "direct", .coll = GY_ALL_TO_ALL_V, .build = build, .cost_us = cost};

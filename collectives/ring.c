@@ -54,7 +54,7 @@ const struct gy_algo gy_all_reduce_ring = {
 static gyre_status reduce_scatter_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks, next = gy_ring_rank(key, 1), prev = gy_ring_rank(key, -1);
   unsigned first = GY_NODEP, arrived = GY_NODEP, send = GY_NODEP;
-  gy_b_layout(b, GY_BLOCK, (unsigned)n);
+  gy_b_blocks(b);
   for (int s = 0; s < n - 1; s++) {
     unsigned out = ring_chunk(key, -s - 1), in = ring_chunk(key, -s - 2), slot = (unsigned)s % 2;
     unsigned emptied =
@@ -84,9 +84,41 @@ const struct gy_algo gy_reduce_scatter_ring = {.name = "ring",
                                                .build = reduce_scatter_build,
                                                .cost_us = reduce_scatter_cost};
 
+/* The same where blocks differ in length: their slices cannot take turns, so a scratch slot holds a
+ * whole block, and is filled anew when the SEND that reads it is over. */
+static gyre_status reduce_scatter_v_build(const struct gy_key *key, struct gy_builder *b) {
+  int n = key->nranks, next = gy_ring_rank(key, 1), prev = gy_ring_rank(key, -1);
+  unsigned arrived = GY_NODEP, send = GY_NODEP;
+  gy_b_blocks(b);
+  gy_b_tmp_whole(b);
+  for (int s = 0; s < n - 1; s++) {
+    unsigned out = ring_chunk(key, -s - 1), in = ring_chunk(key, -s - 2), slot = (unsigned)s % 2;
+    unsigned emptied = s < 2 ? GY_NODEP : send; /* as above */
+    send = gy_b_send(b, next, s == 0 ? gy_in(out) : gy_tmp(1 - slot, out));
+    gy_b_after(b, send, arrived);
+    bool last = s == n - 2;
+    arrived =
+        gy_b_recv_reduce(b, prev, last ? gy_finish(gy_out_as(0, in)) : gy_tmp(slot, in), gy_in(in));
+    if (!last) gy_b_after_whole(b, arrived, emptied);
+  }
+  return GYRE_OK;
+}
+
+/* Estimated for equal blocks, as are all whose blocks may differ. */
+static double reduce_scatter_v_cost(const struct gy_key *key, size_t bytes, const struct gy_cost *c) {
+  double n = key->nranks, block = (double)bytes / n;
+  return gy_cost_messages(c, n - 1) + gy_cost_move(c, (n - 1) * block) +
+         gy_cost_reduce(c, (n - 1) * block);
+}
+
+const struct gy_algo gy_reduce_scatter_v_ring = {.name = "ring",
+                                                 .coll = GY_REDUCE_SCATTER_V,
+                                                 .build = reduce_scatter_v_build,
+                                                 .cost_us = reduce_scatter_v_cost};
+
 static gyre_status all_gather_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks, next = gy_ring_rank(key, 1), prev = gy_ring_rank(key, -1);
-  gy_b_layout(b, GY_BLOCK, (unsigned)n);
+  gy_b_blocks(b);
   unsigned arrived = GY_NODEP;
   for (int s = 0; s < n - 1; s++) {
     unsigned send = gy_b_send(b, next, s == 0 ? gy_in(0) : gy_out(ring_chunk(key, -s)));
@@ -104,3 +136,5 @@ static double all_gather_cost(const struct gy_key *key, size_t bytes, const stru
 
 const struct gy_algo gy_all_gather_ring = {
     .name = "ring", .coll = GY_ALL_GATHER, .build = all_gather_build, .cost_us = all_gather_cost};
+const struct gy_algo gy_all_gather_v_ring = {
+    .name = "ring", .coll = GY_ALL_GATHER_V, .build = all_gather_build, .cost_us = all_gather_cost};

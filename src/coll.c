@@ -36,6 +36,16 @@ static const struct gy_coll_traits traits[GY_COLL_COUNT] = {
                  .share = {EVERYWHERE(GY_ALL), EVERYWHERE(GY_ALL)}},
     [GY_EXCLUSIVE_SCAN] = {"exclusive_scan", GY_SPLIT, .reduces = true, .has_data = true,
                            .share = {EVERYWHERE(GY_ALL), EVERYWHERE(GY_ALL)}},
+    [GY_ALL_GATHER_V] = {"all_gather_v", GY_VARY, .has_data = true,
+                         .share = {EVERYWHERE(GY_OWN_BLOCK), EVERYWHERE(GY_ALL)}},
+    [GY_REDUCE_SCATTER_V] = {"reduce_scatter_v", GY_VARY, .reduces = true, .has_data = true,
+                             .share = {EVERYWHERE(GY_ALL), EVERYWHERE(GY_OWN_BLOCK)}},
+    [GY_ALL_TO_ALL_V] = {"all_to_all_v", GY_VARY, .has_data = true,
+                         .share = {EVERYWHERE(GY_ALL), EVERYWHERE(GY_ALL)}},
+    [GY_GATHER_V] = {"gather_v", GY_VARY, .rooted = true, .has_data = true,
+                     .share = {EVERYWHERE(GY_OWN_BLOCK), ROOT_ONLY(GY_ALL)}},
+    [GY_SCATTER_V] = {"scatter_v", GY_VARY, .rooted = true, .has_data = true,
+                      .share = {ROOT_ONLY(GY_ALL), EVERYWHERE(GY_OWN_BLOCK)}},
 };
 
 const struct gy_coll_traits *gy_coll_traits(unsigned coll) {

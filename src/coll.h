@@ -24,6 +24,11 @@ enum gy_coll {
   GY_ALL_TO_ALL,
   GY_SCAN,
   GY_EXCLUSIVE_SCAN,
+  GY_ALL_GATHER_V,
+  GY_REDUCE_SCATTER_V,
+  GY_ALL_TO_ALL_V,
+  GY_GATHER_V,
+  GY_SCATTER_V,
   GY_COLL_COUNT
 };
 
@@ -32,10 +37,11 @@ enum gy_buf { GY_IN, GY_OUT, GY_TMP };
 /* How a buffer of the call is cut into chunks. */
 enum gy_layout {
   GY_SPLIT, /* `count` elements are cut into n_chunk chunks, nearly equal, borders on multiples of 64 bytes */
-  GY_BLOCK /* every chunk is `count` elements; chunk c of IN or OUT starts at c * count */
+  GY_BLOCK, /* every chunk is `count` elements; chunk c of IN or OUT starts at c * count */
+  GY_VARY   /* every chunk is where and as long as the call's arrays say */
 };
 
-/* What a rank has of a buffer. GY_BLOCK: chunk 0 is this rank's own block. In place, it lies in the
+/* What a rank has of a buffer. GY_OWN_BLOCK: chunk 0 is this rank's own block. In place, it lies in the
  * other buffer, which holds all, where this rank's block belongs. */
 enum gy_share { GY_NOTHING, GY_OWN_BLOCK, GY_ALL };
 

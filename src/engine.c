@@ -33,11 +33,16 @@ struct cursor { /* a run's messages on one flow, and how far they have been issu
   uint32_t slice;
 };
 
+struct slot { /* a message on its way */
+  struct gy_xfer xfer;
+  struct gy_descriptor call; /* the run's; where lengths vary with the count of this message's block */
+};
+
 struct flow { /* one direction of one link */
   struct cursor *head, **tail;
   struct flow *next_dirty;
   struct end *end;
-  struct gy_xfer *ring; /* window transfers, reused in order */
+  struct slot *ring; /* window of them, reused in order */
   uint32_t next_index, in_flight;
   bool dirty, recv;
 };
@@ -77,6 +82,7 @@ struct gy_run { /* one collective in flight */
   uint64_t bytes_in, bytes_out; /* of whole slices, so far */
   bool dirty;
   gyre_request *req;
+  size_t *length, *place[2];       /* GY_VARY: see gy_blocks */
   struct cursor *cursor;           /* one for each queue */
   uint32_t *done, *total, *issued; /* one for each instruction */
 };
@@ -162,8 +168,8 @@ const char *gy_descriptor_text(const struct gy_descriptor *d, char *out, size_t 
 static char *slice_address(const struct gy_run *r, struct gy_ref ref, uint32_t slice) {
   size_t at = (size_t)slice * r->geo.slice_bytes;
   switch (ref.buf) {
-    case GY_IN: return (char *)(uintptr_t)r->in + gy_chunk_offset(&r->geo, ref.chunk) + at;
-    case GY_OUT: return r->out + gy_chunk_offset(&r->geo, ref.chunk) + at;
+    case GY_IN: return (char *)(uintptr_t)r->in + gy_chunk_offset(&r->geo, ref.buf, ref.chunk) + at;
+    case GY_OUT: return r->out + gy_chunk_offset(&r->geo, ref.buf, ref.chunk) + at;
     default:
       if (!r->prog->tmp_whole) at = slice % r->engine->window * r->geo.slice_bytes;
       return r->tmp + ref.chunk * r->tmp_slot + at;
@@ -235,7 +241,7 @@ static bool cursor_advance(struct cursor *c) {
 
 /* ------------------------------------------------------------------------------ ends, flows --- */
 
-static void flow_init(struct flow *f, struct end *end, bool recv, struct gy_xfer *ring) {
+static void flow_init(struct flow *f, struct end *end, bool recv, struct slot *ring) {
   f->end = end;
   f->recv = recv;
   f->ring = ring;
@@ -268,12 +274,12 @@ static struct end *end_find(struct gy_engine *e, int peer, uint16_t lane) {
 }
 
 static struct end *end_open(struct gy_engine *e, int peer, uint16_t lane) {
-  struct end *end = calloc(1, sizeof *end + 2 * (size_t)e->window * sizeof(struct gy_xfer));
+  struct end *end = calloc(1, sizeof *end + 2 * (size_t)e->window * sizeof(struct slot));
   if (!end) {
     gy_fail(GYRE_ERR_NOMEM, "out of memory for the link to rank %d", peer);
     return NULL;
   }
-  struct gy_xfer *ring = (struct gy_xfer *)(void *)(end + 1);
+  struct slot *ring = (struct slot *)(void *)(end + 1);
   end->ops = e->cfg.peer_ops[peer];
   end->peer = peer;
   end->lane = lane;
@@ -298,14 +304,17 @@ static struct flow *flow_of(struct gy_engine *e, const struct gy_queue *q) {
 static void post(struct gy_engine *e, struct flow *f, struct gy_run *r, uint16_t index,
                  uint32_t slice) {
   const struct gy_insn *i = &r->prog->insn[index];
-  struct gy_xfer *x = &f->ring[f->next_index % e->window];
-  *x = (struct gy_xfer){.bytes =
-                            gy_slice_bytes(&r->geo, f->recv ? i->dst.range : i->src.range, slice),
+  uint16_t range = f->recv ? i->dst.range : i->src.range;
+  struct slot *slot = &f->ring[f->next_index % e->window];
+  struct gy_xfer *x = &slot->xfer;
+  slot->call = r->call;
+  if (r->geo.layout == GY_VARY) slot->call.count = r->geo.blocks.length[range];
+  *x = (struct gy_xfer){.bytes = gy_slice_bytes(&r->geo, range, slice),
                         .esize = (uint8_t)r->geo.esize,
                         .index = f->next_index++,
                         .insn = index,
                         .slice = slice,
-                        .call = &r->call,
+                        .call = &slot->call,
                         .run = r};
   x->addr = slice_address(r, f->recv ? i->dst : i->src, slice);
   if (i->op == GY_RECV_REDUCE) {
@@ -437,7 +446,7 @@ static void advance_dirty(struct gy_engine *e, unsigned budget) {
 void gy_on_xfer_done(struct gy_link *l, struct gy_xfer *x) {
   struct gy_engine *e = l->owner;
   struct end *end = l->end;
-  struct flow *f = &end->flow[x >= end->flow[1].ring]; /* the rings lie one behind the other */
+  struct flow *f = &end->flow[x >= &end->flow[1].ring->xfer]; /* the rings lie one behind the other */
   f->in_flight--;
   if (f->head) mark_flow(e, f);
   if (f->recv) {
@@ -652,24 +661,46 @@ static struct gy_run *run_alloc(struct gy_engine *e, struct plan *plan) {
     return r;
   }
   const struct gy_program *p = plan->program;
+  size_t n = p->layout == GY_VARY ? (size_t)plan->key.nranks : 0,
+         lengths = p->layout == GY_VARY ? p->n_chunk : 0;
   r = calloc(1, sizeof *r + p->n_queue * sizeof(struct cursor) +
-                    3 * (size_t)p->n_insn * sizeof(uint32_t));
+                    (lengths + 2 * n) * sizeof(size_t) + 3 * (size_t)p->n_insn * sizeof(uint32_t));
   if (!r) return NULL;
   r->engine = e;
   r->plan = plan;
   r->prog = p;
   r->cursor = (struct cursor *)(void *)(r + 1);
-  r->done = (uint32_t *)(void *)(r->cursor + p->n_queue);
+  r->length = (size_t *)(void *)(r->cursor + p->n_queue);
+  r->place[GY_IN] = r->length + lengths;
+  r->place[GY_OUT] = r->place[GY_IN] + n;
+  r->done = (uint32_t *)(void *)(r->place[GY_OUT] + n);
   r->total = r->done + p->n_insn;
   r->issued = r->total + p->n_insn;
   r->start.run = start_run;
   return r;
 }
 
+/* The call's arrays, copied: they are the caller's again when the post returns. */
+static void run_blocks(struct gy_run *r, const struct gy_call *call) {
+  const struct gy_key *key = &r->plan->key;
+  r->length[key->rank] = call->count; /* stands where this rank has no more than its own block */
+  for (unsigned buf = GY_IN; buf <= GY_OUT; buf++) {
+    size_t packed = 0;
+    r->place[buf][0] = 0;
+    for (unsigned c = 0; call->counts[buf] && c < (unsigned)key->nranks; c++) {
+      size_t count = call->counts[buf][c];
+      r->length[gy_chunk_range(key, buf, c)] = count;
+      r->place[buf][c] = call->displs[buf] ? call->displs[buf][c] : packed;
+      packed += count;
+    }
+  }
+  r->geo.blocks = (struct gy_blocks){r->length, {r->place[GY_IN], r->place[GY_OUT]}};
+}
+
 static gyre_status run_scratch(struct gy_engine *e, struct gy_run *r) {
   const struct gy_program *p = r->prog;
   if (!p->n_tmp) return GYRE_OK;
-  size_t longest = gy_chunk_bytes(&r->geo, 0); /* no chunk is longer than the first */
+  size_t longest = gy_longest_bytes(&r->geo);
   size_t window = (size_t)e->window * r->geo.slice_bytes;
   r->tmp_slot = p->tmp_whole || longest < window ? (longest + 63) / 64 * 64 : window;
   size_t need = r->tmp_slot * p->n_tmp;
@@ -682,13 +713,19 @@ static gyre_status run_scratch(struct gy_engine *e, struct gy_run *r) {
   return GYRE_OK;
 }
 
+/* Whether each rank only knows how much is its own. */
+static bool count_varies(const struct gy_call *call) {
+  const struct gy_coll_traits *traits = gy_coll_traits(call->coll);
+  return traits->layout == GY_VARY && (traits->rooted || call->coll == GY_ALL_TO_ALL_V);
+}
+
 static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call *call) {
   const struct gy_program *p = r->prog;
   size_t n_algo;
   const struct gy_algo *const *algos = gy_algorithms(&n_algo);
   uint8_t algo = 0;
   while (algos[algo] != r->plan->algo) algo++;
-  r->call = (struct gy_descriptor){.count = call->count,
+  r->call = (struct gy_descriptor){.count = count_varies(call) ? GY_COUNT_VARIES : call->count,
                                    .root = (uint32_t)call->root,
                                    .coll = (uint8_t)call->coll,
                                    .dtype = (uint8_t)call->dtype,
@@ -709,7 +746,7 @@ static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call
 
 static gyre_status choose(struct gy_engine *e, const struct gy_call *call, struct gy_key *key,
                           const struct gy_algo **out) {
-  size_t bytes = call->count * gyre_dtype_size(call->dtype);
+  size_t bytes = count_varies(call) ? 0 : call->count * gyre_dtype_size(call->dtype);
   if (gy_coll_traits(call->coll)->layout == GY_BLOCK) bytes *= (size_t)e->core->nranks;
   struct choice *c = &e->choice[(bytes * 31 + bytes / 64 + (size_t)call->coll * 7) % CHOICES];
   if (c->algo && c->bytes == bytes && c->coll == call->coll) {
@@ -722,15 +759,28 @@ static gyre_status choose(struct gy_engine *e, const struct gy_call *call, struc
   return st;
 }
 
+/* Elements before this rank's block in the buffer that holds all. */
+static size_t start_of_own(const struct gy_call *call, enum gy_buf buf, int rank) {
+  size_t packed = 0;
+  if (!call->counts[buf]) return call->count * (size_t)rank;
+  if (call->displs[buf]) return call->displs[buf][rank];
+  for (int r = 0; r < rank; r++) packed += call->counts[buf][r];
+  return packed;
+}
+
+uintptr_t gy_call_own(const struct gy_call *call, enum gy_buf buf, int rank) {
+  uintptr_t at = (uintptr_t)(buf == GY_IN ? call->in : call->out);
+  return at + start_of_own(call, buf, rank) * gyre_dtype_size(call->dtype);
+}
+
 bool gy_call_in_place(const struct gy_call *call, int rank) {
   bool root = rank == call->root;
-  size_t before = call->count * gyre_dtype_size(call->dtype) * (size_t)rank;
   enum gy_share in_share = gy_coll_share(call->coll, GY_IN, root),
                 out_share = gy_coll_share(call->coll, GY_OUT, root);
   uintptr_t in = (uintptr_t)call->in, out = (uintptr_t)call->out;
   if (in_share == GY_NOTHING || out_share == GY_NOTHING) return false;
-  if (in_share == GY_OWN_BLOCK && out_share == GY_ALL) out += before;
-  if (out_share == GY_OWN_BLOCK && in_share == GY_ALL) in += before;
+  if (in_share == GY_OWN_BLOCK && out_share == GY_ALL) out = gy_call_own(call, GY_OUT, rank);
+  if (out_share == GY_OWN_BLOCK && in_share == GY_ALL) in = gy_call_own(call, GY_IN, rank);
   return in == out;
 }
 
@@ -755,6 +805,7 @@ gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool
     goto unlock_post;
   }
   gy_geometry_init(&r->geo, r->prog, call->count, gyre_dtype_size(call->dtype), e->slice_bytes);
+  if (r->prog->layout == GY_VARY) run_blocks(r, call);
   st = run_scratch(e, r);
   if (st) goto keep_run;
   run_fill(e, r, call);

@@ -26,9 +26,17 @@ struct gy_call { /* one collective as its caller states it, arguments already ch
   int root;
   const void *in;
   void *out;
-  size_t count;
+  size_t count; /* GY_VARY: of all blocks where every rank passes the same; rooted: of this rank's own block */
+  /* GY_VARY: by rank, of GY_IN and GY_OUT where this rank has all blocks; read during the post only */
+  const size_t *counts[2];
+  const size_t *displs[2]; /* in elements; NULL: one block right behind the other */
 };
 
+/* A descriptor's count where ranks do not pass the same; then each message has its own. */
+#define GY_COUNT_VARIES UINT64_MAX
+
+/* The address of this rank's block in the buffer that holds all blocks. */
+uintptr_t gy_call_own(const struct gy_call *call, enum gy_buf buf, int rank);
 /* in == out; an own block lies in the other buffer where this rank's block belongs. */
 bool gy_call_in_place(const struct gy_call *call, int rank);
 

@@ -598,6 +598,10 @@ void gy_fault_mismatch(struct gy_fault *f, int peer, const struct gy_descriptor 
             "operation %llu differs: rank %d called %s; rank %d called %s as its operation %llu",
             (unsigned long long)mine->seq, f->rank, gy_descriptor_text(mine, a, sizeof a), peer,
             gy_descriptor_text(theirs, b, sizeof b), (unsigned long long)theirs->seq);
+  const struct gy_coll_traits *traits = gy_coll_traits(mine->coll);
+  size_t n = strlen(e.text);
+  if (traits && traits->layout == GY_VARY)
+    gy_format(e.text + n, sizeof e.text - n, " (counts of the one block between them)");
   if (is_root(f)) {
     query(f, e.op_seq, FOR_CONFLICT, f->rank, &e);
   } else if (f->root_left || f->root_gone) {

@@ -18,6 +18,7 @@ void gy_geometry_init(struct gy_geometry *g, const struct gy_program *p, size_t 
   g->n_chunk = p->n_chunk;
   g->layout = p->layout;
   g->chunk_elems = count;
+  g->blocks = (struct gy_blocks){NULL, {NULL, NULL}};
   if (p->layout == GY_SPLIT && p->n_chunk > 1) {
     size_t line = LINE_BYTES / esize;
     size_t even = count / p->n_chunk + (count % p->n_chunk != 0);
@@ -32,13 +33,23 @@ static size_t chunk_start(const struct gy_geometry *g, unsigned chunk) {
   return g->layout == GY_BLOCK ? start : min_size(start, g->count);
 }
 
-size_t gy_chunk_offset(const struct gy_geometry *g, unsigned chunk) {
+size_t gy_chunk_offset(const struct gy_geometry *g, unsigned buf, unsigned chunk) {
+  if (g->layout == GY_VARY) return g->blocks.start[buf][chunk] * g->esize;
   return chunk_start(g, chunk) * g->esize;
 }
 
 size_t gy_chunk_bytes(const struct gy_geometry *g, unsigned range) {
+  if (g->layout == GY_VARY) return g->blocks.length[range] * g->esize;
   if (g->layout == GY_BLOCK) return g->count * g->esize;
   return (chunk_start(g, range + 1) - chunk_start(g, range)) * g->esize;
+}
+
+size_t gy_longest_bytes(const struct gy_geometry *g) {
+  if (g->layout != GY_VARY) return gy_chunk_bytes(g, 0);
+  size_t longest = 0;
+  for (unsigned r = 0; r < g->n_chunk; r++)
+    if (g->blocks.length[r] > longest) longest = g->blocks.length[r];
+  return longest * g->esize;
 }
 
 uint32_t gy_chunk_slices(const struct gy_geometry *g, unsigned range) {

@@ -57,6 +57,23 @@ struct gy_ref gy_finish(struct gy_ref r) {
   return r;
 }
 
+/* -------------------------------------------------------------------------------- chunks --- */
+
+unsigned gy_buffer_chunks(const struct gy_key *key, unsigned buf, unsigned n_chunk) {
+  switch (gy_coll_share(key->coll, buf, key->rank == key->root)) {
+    case GY_NOTHING: return 0;
+    case GY_OWN_BLOCK: return 1;
+    default: return gy_coll_traits(key->coll)->layout == GY_VARY ? (unsigned)key->nranks : n_chunk;
+  }
+}
+
+unsigned gy_chunk_range(const struct gy_key *key, unsigned buf, unsigned chunk) {
+  unsigned own = (unsigned)key->rank;
+  if (gy_coll_share(key->coll, buf, key->rank == key->root) == GY_OWN_BLOCK) return own;
+  bool comes = key->coll == GY_ALL_TO_ALL_V && buf == GY_OUT && chunk != own && !key->in_place;
+  return comes ? (unsigned)key->nranks + chunk : chunk;
+}
+
 /* ------------------------------------------------------------------------------- builder --- */
 
 struct gy_builder *gy_builder_create(const struct gy_key *key) {
@@ -93,6 +110,12 @@ void gy_b_layout(struct gy_builder *b, enum gy_layout layout, unsigned n_chunk) 
   b->n_chunk = fit16(n_chunk);
 }
 
+void gy_b_blocks(struct gy_builder *b) {
+  unsigned n = (unsigned)b->key.nranks;
+  gy_b_layout(b, (enum gy_layout)gy_coll_traits(b->key.coll)->layout,
+              b->key.coll == GY_ALL_TO_ALL_V ? 2 * n : n);
+}
+
 void gy_b_tmp_whole(struct gy_builder *b) { b->tmp_whole = 1; }
 
 static bool grow(struct gy_builder *b) {
@@ -107,6 +130,13 @@ static bool grow(struct gy_builder *b) {
   return true;
 }
 
+/* Where lengths vary, a chunk of a buffer can have no other than its own. */
+static struct gy_ref with_range(const struct gy_builder *b, struct gy_ref r) {
+  if (b->layout == GY_VARY && r.buf != GY_TMP)
+    r.range = fit16(gy_chunk_range(&b->key, r.buf, r.chunk));
+  return r;
+}
+
 static unsigned append(struct gy_builder *b, enum gy_insn_op op, int peer, struct gy_ref dst,
                        struct gy_ref src) {
   if (b->status == GYRE_OK && b->n_insn == GY_NODEP)
@@ -115,8 +145,8 @@ static unsigned append(struct gy_builder *b, enum gy_insn_op op, int peer, struc
   b->insn[b->n_insn] = (struct gy_insn){
       .op = (uint8_t)op,
       .peer = peer < 0 ? UINT16_MAX : fit16((unsigned)peer),
-      .src = src,
-      .dst = dst,
+      .src = with_range(b, src),
+      .dst = with_range(b, dst),
       .dep = {GY_NODEP, GY_NODEP},
       .phase = (uint16_t)b->n_insn,
   };
@@ -195,13 +225,8 @@ static bool combines(const struct gy_insn *x) {
   return x->op == GY_RECV_REDUCE || x->op == GY_LOCAL_REDUCE;
 }
 
-/* How many chunks of IN (or OUT) this rank has at all. */
 static unsigned chunks_of(const struct gy_builder *b, unsigned buf) {
-  switch (gy_coll_share(b->key.coll, buf, b->key.rank == b->key.root)) {
-    case GY_NOTHING: return 0;
-    case GY_OWN_BLOCK: return 1;
-    default: return b->n_chunk;
-  }
+  return gy_buffer_chunks(&b->key, buf, b->n_chunk);
 }
 
 static bool same_length(const struct gy_builder *b, unsigned range_a, unsigned range_b) {
@@ -215,7 +240,7 @@ static void check_ref(struct gy_builder *b, unsigned i, const char *side, struct
   else if (r.buf != GY_TMP && r.chunk >= chunks_of(b, r.buf))
     fail(b, GYRE_ERR_ARG, "insn %u: %s is %s[%u], but this rank's %s has %u chunks", i, side,
          names[r.buf], r.chunk, names[r.buf], chunks_of(b, r.buf));
-  else if (r.buf != GY_TMP && !same_length(b, r.chunk, r.range))
+  else if (r.buf != GY_TMP && !same_length(b, gy_chunk_range(&b->key, r.buf, r.chunk), r.range))
     fail(b, GYRE_ERR_ARG, "insn %u: %s is %s[%u] with the length of chunk %u", i, side,
          names[r.buf], r.chunk, r.range);
   else if (r.buf == GY_TMP && r.chunk == UINT16_MAX)
@@ -263,10 +288,11 @@ static void check_insn(struct gy_builder *b, unsigned i) {
 }
 
 static void check_form(struct gy_builder *b) {
-  unsigned layout = gy_coll_traits(b->key.coll)->layout;
-  if (b->layout != layout || (layout == GY_BLOCK && b->n_chunk != b->key.nranks))
-    fail(b, GYRE_ERR_ARG, "a layout of %u %s", b->n_chunk,
-         b->layout == GY_BLOCK ? "blocks" : "chunks");
+  static const char *const pieces[] = {"chunks", "blocks", "blocks of varying length"};
+  unsigned layout = gy_coll_traits(b->key.coll)->layout, n = (unsigned)b->key.nranks,
+           blocks = b->key.coll == GY_ALL_TO_ALL_V ? 2 * n : n;
+  if (b->layout != layout || (layout != GY_SPLIT && b->n_chunk != blocks))
+    fail(b, GYRE_ERR_ARG, "a layout of %u %s", b->n_chunk, pieces[b->layout]);
   for (unsigned i = 0; i < b->n_insn && b->status == GYRE_OK; i++) check_insn(b, i);
 }
 
@@ -368,7 +394,7 @@ void gy_program_free(struct gy_program *p) { free(p); }
 static void print_ref(const struct gy_program *p, struct gy_ref r, FILE *to) {
   static const char *const names[] = {"IN", "OUT", "TMP"};
   fprintf(to, "%s[%u]", names[r.buf], r.chunk);
-  if (r.buf == GY_TMP && p->layout == GY_SPLIT && p->n_chunk > 1) fprintf(to, "#%u", r.range);
+  if (r.buf == GY_TMP && p->layout != GY_BLOCK && p->n_chunk > 1) fprintf(to, "#%u", r.range);
 }
 
 /* "OUT[1] = IN[1] + incoming", the left operand left. `right` NULL: the reference itself. */
@@ -417,7 +443,7 @@ static void print_deps(const struct gy_insn *x, FILE *to) {
 void gy_program_print(const struct gy_program *p, const struct gy_key *key, FILE *to) {
   static const char *const ops[] = {"SEND", "RECV", "RECV_REDUCE", "COPY", "LOCAL_REDUCE"};
   fprintf(to, "rank %d of %d: %u instructions, %u %s%s, %u scratch %s\n", key->rank, key->nranks,
-          p->n_insn, p->n_chunk, p->layout == GY_BLOCK ? "block" : "chunk",
+          p->n_insn, p->n_chunk, p->layout == GY_SPLIT ? "chunk" : "block",
           p->n_chunk == 1 ? "" : "s", p->n_tmp, p->tmp_whole ? "(whole chunks)" : "(windows)");
   for (unsigned i = 0; i < p->n_insn; i++) {
     const struct gy_insn *x = &p->insn[i];

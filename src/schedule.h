@@ -93,6 +93,13 @@ struct gy_cost {
   size_t slice_bytes;
 };
 
+/* How many chunks of IN or OUT this rank has, in a program of n_chunk chunks. */
+unsigned gy_buffer_chunks(const struct gy_key *key, unsigned buf, unsigned n_chunk);
+/* The range whose length such a chunk has. GY_VARY: range r is the block of rank r; in an all-to-all
+ * the block that goes to rank r, and nranks + r the one that comes from it, unless it is the same
+ * (this rank's own; in place). */
+unsigned gy_chunk_range(const struct gy_key *key, unsigned buf, unsigned chunk);
+
 struct gy_builder;
 
 /* What a file in collectives/ exports; one or more of these, listed in algorithms.c. */
@@ -120,6 +127,9 @@ struct gy_ref gy_swap(struct gy_ref r);   /* r with GY_REF_SWAP */
 struct gy_ref gy_finish(struct gy_ref r); /* r with GY_REF_FINISH */
 
 void gy_b_layout(struct gy_builder *b, enum gy_layout layout, unsigned n_chunk);
+/* The layout of a collective that moves a block for each rank. References to IN and OUT may leave
+ * the range to the builder. */
+void gy_b_blocks(struct gy_builder *b);
 void gy_b_tmp_whole(struct gy_builder *b);
 /* Each appends an instruction and returns its index. A failure (too many, bad reference, no memory)
  * is kept and returned by gy_b_finish, so builders need not check each step. Peers are given for

@@ -64,17 +64,23 @@ static struct value expected_prefix(const struct gy_key *key, uint32_t chunk, ui
 static uint32_t source_chunk(const struct gy_key *key, uint32_t chunk) {
   switch (key->coll) {
     case GY_REDUCE_SCATTER:
+    case GY_REDUCE_SCATTER_V:
     case GY_SCATTER:
-    case GY_ALL_TO_ALL: return (uint32_t)key->rank;
+    case GY_SCATTER_V:
+    case GY_ALL_TO_ALL:
+    case GY_ALL_TO_ALL_V: return (uint32_t)key->rank;
     case GY_ALL_GATHER:
-    case GY_GATHER: return 0;
+    case GY_ALL_GATHER_V:
+    case GY_GATHER:
+    case GY_GATHER_V: return 0;
     default: return chunk;
   }
 }
 
 /* Whose contribution OUT[chunk] is, where nothing is reduced. */
 static int source_rank(const struct gy_key *key, uint32_t chunk) {
-  return key->coll == GY_BROADCAST || key->coll == GY_SCATTER ? key->root : (int)chunk;
+  bool from_root = gy_coll_share(key->coll, GY_IN, false) == GY_NOTHING;
+  return from_root ? key->root : (int)chunk;
 }
 
 /* What OUT[chunk] slice must be: one rank's contribution, or the sum of all. */
@@ -139,12 +145,12 @@ static void check_slice(struct model *m, int rank, uint32_t chunk, uint32_t slic
 static void check_results(struct model *m) {
   for (int rank = 0; rank < m->n; rank++) {
     const struct gy_key *key = m->members[rank].key;
-    enum gy_share share = gy_coll_share(key->coll, GY_OUT, rank == key->root);
-    if (!gy_coll_traits(key->coll)->has_data || share == GY_NOTHING) continue;
-    uint32_t chunks = share == GY_OWN_BLOCK ? 1 : m->geometry.n_chunk;
-    for (uint32_t c = 0; c < chunks; c++)
-      for (uint32_t s = 0; s < gy_chunk_slices(&m->geometry, c) && m->status == GYRE_OK; s++)
-        check_slice(m, rank, c, s);
+    if (!gy_coll_traits(key->coll)->has_data) continue;
+    const struct gy_geometry *g = &m->members[rank].geometry;
+    for (uint32_t c = 0; c < gy_buffer_chunks(key, GY_OUT, g->n_chunk); c++) {
+      uint32_t slices = gy_chunk_slices(g, gy_chunk_range(key, GY_OUT, c));
+      for (uint32_t s = 0; s < slices && m->status == GYRE_OK; s++) check_slice(m, rank, c, s);
+    }
   }
 }
 
@@ -311,9 +317,9 @@ static void run_and_check(struct model *m, enum policy policy) {
 }
 
 static gyre_status verify_count(const struct gy_program *const *programs, const struct gy_key *keys,
-                                const struct gy_verify_options *options, size_t count) {
+                                const struct gy_verify_options *options, size_t count, bool even) {
   struct model m = {.n = keys[0].nranks, .options = *options, .random = options->seed};
-  gy_model_set_up(&m, programs, keys, count);
+  gy_model_set_up(&m, programs, keys, count, even);
   if (m.status == GYRE_OK) gy_model_run(&m, IN_ORDER);
   if (m.status == GYRE_OK) check_finished(&m);
   if (m.status == GYRE_OK) check_order(&m);
@@ -332,14 +338,20 @@ gyre_status gy_verify(const struct gy_program *const *programs, const struct gy_
                    options->slices, options->window);
   if (programs[0] == NULL) return gy_fail(GYRE_ERR_ARG, "verify without the program of rank 0");
   unsigned chunks = programs[0]->n_chunk;
-  if (programs[0]->layout == GY_BLOCK)
-    return verify_count(programs, keys, options, (size_t)options->slices * GY_MODEL_LINE);
+  size_t block = (size_t)options->slices * GY_MODEL_LINE;
+  if (programs[0]->layout == GY_BLOCK) return verify_count(programs, keys, options, block, true);
+  if (programs[0]->layout == GY_VARY) {
+    /* All blocks full, for not too many ranks; and blocks that differ. */
+    gyre_status st = GYRE_OK;
+    if (keys[0].nranks <= 32) st = verify_count(programs, keys, options, block, true);
+    return st == GYRE_OK ? verify_count(programs, keys, options, block, false) : st;
+  }
   /* All chunks full; and a count that leaves the last ones short or empty. */
   size_t full = (size_t)options->slices * chunks,
          ragged = full > options->slices ? full - options->slices - 1 : 0;
-  gyre_status status = verify_count(programs, keys, options, full * GY_MODEL_LINE);
+  gyre_status status = verify_count(programs, keys, options, full * GY_MODEL_LINE, true);
   if (status == GYRE_OK && chunks > 1)
-    status = verify_count(programs, keys, options, ragged * GY_MODEL_LINE);
+    status = verify_count(programs, keys, options, ragged * GY_MODEL_LINE, true);
   return status;
 }
 

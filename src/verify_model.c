@@ -90,10 +90,9 @@ uint64_t gy_model_fingerprint(int rank, uint32_t chunk, uint32_t slice) {
 static void fill_input(struct model *m, int rank) {
   struct member *r = &m->members[rank];
   memset(r->cells, 0, r->n_cell * sizeof *r->cells);
-  enum gy_share share = gy_coll_share(r->key->coll, GY_IN, rank == r->key->root);
-  uint32_t chunks = share == GY_NOTHING ? 0 : share == GY_OWN_BLOCK ? 1 : r->p->n_chunk;
+  uint32_t chunks = gy_buffer_chunks(r->key, GY_IN, r->p->n_chunk);
   for (uint32_t c = 0; c < chunks; c++)
-    for (uint32_t s = 0; s < gy_chunk_slices(&m->geometry, c); s++) {
+    for (uint32_t s = 0; s < gy_chunk_slices(&r->geometry, gy_chunk_range(r->key, GY_IN, c)); s++) {
       uint64_t print = gy_model_fingerprint(rank, c, s);
       gy_model_cell(m, rank, gy_in(c), s)->value =
           (struct value){.parts = print, .shape = print, .sequence = print, .count = 1, .defined = 1};
@@ -136,7 +135,7 @@ static bool lay_out_member(struct model *m, int rank) {
   r->done = gy_model_take(m, n, sizeof *r->done);
   if (m->status != GYRE_OK) return false;
   for (unsigned i = 0; i < n; i++) {
-    r->slices[i] = gy_chunk_slices(&m->geometry, r->p->insn[i].dst.range);
+    r->slices[i] = gy_chunk_slices(&r->geometry, r->p->insn[i].dst.range);
     r->base[i + 1] = r->base[i] + r->slices[i];
   }
   r->n_unit = r->base[n];
@@ -198,9 +197,9 @@ static uint32_t *take_link_order(struct model *m, int rank, const struct gy_queu
 static void check_pairing(struct model *m, const struct link *l, uint32_t received) {
   for (uint32_t k = 0; k < l->length && k < received; k++) {
     const struct member *a = &m->members[l->from], *b = &m->members[l->to];
-    size_t bytes = gy_slice_bytes(&m->geometry, gy_model_insn(a, l->send[k])->src.range,
+    size_t bytes = gy_slice_bytes(&a->geometry, gy_model_insn(a, l->send[k])->src.range,
                                   gy_model_slice(a, l->send[k]));
-    size_t room = gy_slice_bytes(&m->geometry, gy_model_insn(b, l->recv[k])->dst.range,
+    size_t room = gy_slice_bytes(&b->geometry, gy_model_insn(b, l->recv[k])->dst.range,
                                  gy_model_slice(b, l->recv[k]));
     if (bytes != room) {
       gy_model_wrong(m, l->from, l->send[k],
@@ -253,23 +252,60 @@ static void connect_ranks(struct model *m) {
   }
 }
 
+/* What goes from one rank to another where lengths vary: nothing, one of several whole slices, or any
+ * length. Without a second rank: the one block of a rank. */
+static size_t drawn_length(const struct model *m, int from, int to, size_t longest) {
+  uint64_t h = gy_model_mix(m->options.seed + gy_model_mix((uint64_t)from * 65537 + (uint64_t)to));
+  switch (h % 4) {
+    case 0: return 0;
+    case 1: return (size_t)(h >> 8) % (longest + 1);
+    default: return longest - (size_t)(h >> 8) % m->options.slices * GY_MODEL_LINE;
+  }
+}
+
+/* In place, as much comes as goes. */
+static size_t length_between(const struct model *m, int from, int to, size_t longest) {
+  bool swap = to < from && (m->members[from].key->in_place || m->members[to].key->in_place);
+  return drawn_length(m, swap ? to : from, swap ? from : to, longest);
+}
+
+static void vary_lengths(struct model *m, int rank, size_t longest, bool even) {
+  struct member *r = &m->members[rank];
+  size_t *length = gy_model_take(m, r->p->n_chunk, sizeof *length);
+  if (m->status != GYRE_OK) return;
+  bool pairs = r->key->coll == GY_ALL_TO_ALL_V;
+  for (int other = 0; other < m->n; other++) {
+    unsigned goes = (unsigned)other,
+             comes = pairs ? gy_chunk_range(r->key, GY_OUT, (unsigned)other) : goes;
+    length[goes] = even    ? longest
+                   : pairs ? length_between(m, rank, other, longest)
+                           : drawn_length(m, other, 0, longest);
+    if (pairs && !even) length[comes] = length_between(m, other, rank, longest);
+    else length[comes] = length[goes];
+  }
+  r->geometry.blocks.length = length;
+}
+
 void gy_model_set_up(struct model *m, const struct gy_program *const *programs,
-                     const struct gy_key *keys, size_t count) {
-  gy_geometry_init(&m->geometry, programs[0], count, 1, GY_MODEL_LINE);
-  for (unsigned c = 0; c < programs[0]->n_chunk; c++) {
-    uint32_t slices = gy_chunk_slices(&m->geometry, c);
+                     const struct gy_key *keys, size_t count, bool even) {
+  struct gy_geometry all;
+  gy_geometry_init(&all, programs[0], count, 1, GY_MODEL_LINE);
+  for (unsigned c = 0; c < programs[0]->n_chunk && programs[0]->layout != GY_VARY; c++) {
+    uint32_t slices = gy_chunk_slices(&all, c);
     if (slices > m->chunk_slices) m->chunk_slices = slices;
   }
+  if (programs[0]->layout == GY_VARY) m->chunk_slices = m->options.slices;
   m->members = gy_model_take(m, (size_t)m->n, sizeof *m->members);
+  for (int rank = 0; rank < m->n && m->status == GYRE_OK; rank++)
+    m->members[rank] = (struct member){.p = programs[rank], .key = &keys[rank], .geometry = all};
   m->sums = gy_model_take(m, (size_t)programs[0]->n_chunk * m->chunk_slices, sizeof *m->sums);
   for (int rank = 0; rank < m->n && m->status == GYRE_OK; rank++) {
-    m->members[rank].p = programs[rank];
-    m->members[rank].key = &keys[rank];
     if (programs[rank]->n_chunk != programs[0]->n_chunk ||
         programs[rank]->layout != programs[0]->layout)
       m->status =
           gy_fail(GYRE_ERR_INTERNAL, "rank %d cuts the buffers differently from rank 0", rank);
-    else lay_out_member(m, rank);
+    else if (programs[rank]->layout == GY_VARY) vary_lengths(m, rank, count, even);
+    if (m->status == GYRE_OK) lay_out_member(m, rank);
   }
   if (m->status == GYRE_OK) connect_ranks(m);
   if (m->status != GYRE_OK) return;

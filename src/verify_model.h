@@ -37,10 +37,11 @@ struct cell {
 struct member { /* one rank */
   const struct gy_program *p;
   const struct gy_key *key;
-  uint32_t *slices;        /* by instruction */
-  uint32_t *base;          /* by instruction: its first unit; n_insn + 1 */
-  uint32_t *issued, *done; /* by instruction, as in the engine */
-  uint16_t *insn;          /* by unit */
+  struct gy_geometry geometry; /* GY_VARY: of this rank's own call */
+  uint32_t *slices;            /* by instruction */
+  uint32_t *base;              /* by instruction: its first unit; n_insn + 1 */
+  uint32_t *issued, *done;     /* by instruction, as in the engine */
+  uint16_t *insn;              /* by unit */
   uint32_t *previous; /* by unit: the one before it in link (local: slice) order, or GY_MODEL_NONE */
   uint32_t *version;  /* by unit: of a SEND's source when it was posted */
   uint32_t *log;      /* of the current run: 2 * unit for a post, 2 * unit + 1 for a completion */
@@ -73,7 +74,6 @@ struct block { /* memory of the model */
 struct model {
   int n;
   struct gy_verify_options options;
-  struct gy_geometry geometry;
   uint32_t chunk_slices; /* of the longest chunk */
   struct member *members;
   uint64_t *sums; /* by chunk and slice: the fingerprints of all ranks' contributions */
@@ -94,9 +94,10 @@ enum policy {
   SHUFFLED  /* any step or none, at random; runs of eager and of late completion */
 };
 
-/* Lays out memory and pairs the links; a failure is in m->status, as everywhere. */
+/* Lays out memory and pairs the links; a failure is in m->status, as everywhere. GY_VARY: `count` is
+ * that of the longest block; the others' are drawn, unless `even`. */
 void gy_model_set_up(struct model *m, const struct gy_program *const *programs,
-                     const struct gy_key *keys, size_t count);
+                     const struct gy_key *keys, size_t count, bool even);
 /* Starts over and runs until nothing can happen. */
 void gy_model_run(struct model *m, enum policy policy);
 void gy_model_clear(struct model *m);

@@ -396,6 +396,61 @@ GYRE_API gyre_status gyre_exclusive_scan(gyre_comm *comm, const void *in, void *
 GYRE_API gyre_status gyre_exclusive_scan_async(gyre_comm *comm, const void *in, void *out,
                                                size_t count, gyre_dtype type, gyre_op op,
                                                gyre_request **req);
+/*
+ * The _v forms move blocks of different lengths. `counts` has the elements of the block of each rank,
+ * `displs` where it starts in the buffer that holds all blocks, in elements; NULL: the blocks lie one
+ * right behind the other. Both arrays have world-size entries and are the caller's again when the
+ * call (also the _async one) returns. Blocks may be empty. Two ranks that name one block must pass
+ * the same count for it, while displacements are each rank's own: a difference is MISMATCH on every
+ * rank, with both ranks and both counts in the text. Gaps between blocks are not touched, but belong
+ * to a buffer where `in` and `out` are compared for overlap. Further errors of the posting: ARG if
+ * counts are NULL, blocks that are written overlap, or one ends beyond the address space.
+ */
+
+/* Rank r's in[0..counts[r]) becomes out[displs[r]..displs[r] + counts[r]) on every rank. All ranks
+ * pass the same counts. In place: in == out + displs[rank] elements. */
+GYRE_API gyre_status gyre_all_gather_v(gyre_comm *comm, const void *in, void *out,
+                                       const size_t *counts, const size_t *displs, gyre_dtype type);
+GYRE_API gyre_status gyre_all_gather_v_async(gyre_comm *comm, const void *in, void *out,
+                                             const size_t *counts, const size_t *displs,
+                                             gyre_dtype type, gyre_request **req);
+/* Rank r gets in out[0..counts[r]) the reduction of in[displs[r]..displs[r] + counts[r]). All ranks
+ * pass the same counts. In place: out == in + displs[rank] elements, and no blocks overlap. */
+GYRE_API gyre_status gyre_reduce_scatter_v(gyre_comm *comm, const void *in, void *out,
+                                           const size_t *counts, const size_t *displs,
+                                           gyre_dtype type, gyre_op op);
+GYRE_API gyre_status gyre_reduce_scatter_v_async(gyre_comm *comm, const void *in, void *out,
+                                                 const size_t *counts, const size_t *displs,
+                                                 gyre_dtype type, gyre_op op, gyre_request **req);
+/* in[in_displs[r]..in_displs[r] + in_counts[r]) goes to rank r, and what comes from rank r becomes
+ * out[out_displs[r]..out_displs[r] + out_counts[r]): in_counts[r] here is out_counts[this rank] on
+ * rank r. In place: in == out, with equal counts and displacements on both sides, so that each pair
+ * of ranks exchanges as much as it gets; this needs scratch. */
+GYRE_API gyre_status gyre_all_to_all_v(gyre_comm *comm, const void *in, const size_t *in_counts,
+                                       const size_t *in_displs, void *out, const size_t *out_counts,
+                                       const size_t *out_displs, gyre_dtype type);
+GYRE_API gyre_status gyre_all_to_all_v_async(gyre_comm *comm, const void *in, const size_t *in_counts,
+                                             const size_t *in_displs, void *out,
+                                             const size_t *out_counts, const size_t *out_displs,
+                                             gyre_dtype type, gyre_request **req);
+/* Rank r's in[0..count) becomes out[displs[r]..displs[r] + counts[r]) on the root; elsewhere `out`,
+ * `counts` and `displs` are ignored. `count` is this rank's own, counts[root] on the root. In place,
+ * on the root: in == out + displs[root] elements. 0 <= root < world size. */
+GYRE_API gyre_status gyre_gather_v(gyre_comm *comm, const void *in, size_t count, void *out,
+                                   const size_t *counts, const size_t *displs, gyre_dtype type,
+                                   int root);
+GYRE_API gyre_status gyre_gather_v_async(gyre_comm *comm, const void *in, size_t count, void *out,
+                                         const size_t *counts, const size_t *displs,
+                                         gyre_dtype type, int root, gyre_request **req);
+/* The root's in[displs[r]..displs[r] + counts[r]) becomes rank r's out[0..count); elsewhere `in`,
+ * `counts` and `displs` are ignored. `count` is this rank's own, counts[root] on the root. In place,
+ * on the root: out == in + displs[root] elements, or NULL. 0 <= root < world size. */
+GYRE_API gyre_status gyre_scatter_v(gyre_comm *comm, const void *in, const size_t *counts,
+                                    const size_t *displs, void *out, size_t count, gyre_dtype type,
+                                    int root);
+GYRE_API gyre_status gyre_scatter_v_async(gyre_comm *comm, const void *in, const size_t *counts,
+                                          const size_t *displs, void *out, size_t count,
+                                          gyre_dtype type, int root, gyre_request **req);
 /* Completes on no rank before it has been called on all. */
 GYRE_API gyre_status gyre_barrier(gyre_comm *comm);
 GYRE_API gyre_status gyre_barrier_async(gyre_comm *comm, gyre_request **req);

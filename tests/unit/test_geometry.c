@@ -41,7 +41,7 @@ static void chunks_of_a_split_tile_the_buffer(void **state) {
         struct gy_geometry g = make(GY_SPLIT, chunks[j], counts[i], esize, 128);
         size_t at = 0;
         for (unsigned c = 0; c < chunks[j]; c++) {
-          assert_int_equal(gy_chunk_offset(&g, c), at);
+          assert_int_equal(gy_chunk_offset(&g, GY_IN, c), at);
           if (at < counts[i] * esize) assert_int_equal(at % 64, 0);
           check_slices(&g, c);
           at += gy_chunk_bytes(&g, c);
@@ -66,7 +66,7 @@ static void blocks_have_the_length_of_the_count(void **state) {
   (void)state;
   struct gy_geometry g = make(GY_BLOCK, 5, 33, 2, 64);
   for (unsigned c = 0; c < 5; c++) {
-    assert_int_equal(gy_chunk_offset(&g, c), c * 66);
+    assert_int_equal(gy_chunk_offset(&g, GY_IN, c), c * 66);
     assert_int_equal(gy_chunk_bytes(&g, c), 66);
     assert_int_equal(gy_chunk_slices(&g, c), 2);
     check_slices(&g, c);
@@ -77,12 +77,12 @@ static void offsets_pass_four_gigabytes(void **state) {
   (void)state;
   size_t count = (size_t)3 << 31, slice = 256u << 10;
   struct gy_geometry g = make(GY_SPLIT, 2, count, 8, slice);
-  assert_int_equal(gy_chunk_offset(&g, 1), count * 8 / 2);
+  assert_int_equal(gy_chunk_offset(&g, GY_IN, 1), count * 8 / 2);
   assert_int_equal(gy_chunk_bytes(&g, 1), count * 8 / 2);
   assert_int_equal(gy_chunk_slices(&g, 1), count * 4 / slice);
   assert_int_equal(gy_slice_bytes(&g, 1, (uint32_t)(count * 4 / slice) - 1), slice);
   g = make(GY_BLOCK, 3, count, 8, slice);
-  assert_int_equal(gy_chunk_offset(&g, 2), count * 16);
+  assert_int_equal(gy_chunk_offset(&g, GY_IN, 2), count * 16);
 }
 
 int main(void) {
