@@ -251,7 +251,7 @@ static void list_missing(const struct gy_bootstrap *b, char *out, size_t capacit
 }
 
 static gyre_status fail_missing(struct gy_bootstrap *b) {
-  char missing[256], whose[64] = "", refused[320], tries[32] = "";
+  char missing[256], whose[64] = ", the connect time-out", refused[320], tries[32] = "";
   const char *others = "";
   const char *alone = b->secret.len > 0 || b->settings.insecure
                           ? ""
@@ -920,7 +920,8 @@ static void on_looked(struct gy_bootstrap *b, gyre_status status, const struct g
   if (status != GYRE_OK && status != GYRE_IN_PROGRESS) {
     member_fail(b, status);
   } else if (left_ms(b) == 0 && !m->dial) {
-    member_fail(b, gy_fail(GYRE_ERR_TIMEOUT, "rank %d found no rank 0 by %s within %llu ms: %s",
+    member_fail(b, gy_fail(GYRE_ERR_TIMEOUT,
+                           "rank %d found no rank 0 by %s within %llu ms, the connect time-out: %s",
                            b->rank, b->rv.text, (unsigned long long)(b->deadline - b->began),
                            m->reason));
   } else {
@@ -955,16 +956,16 @@ static void on_member_timer(uv_timer_t *timer) {
   struct gy_bootstrap *b = timer->data;
   unsigned long long ms = (unsigned long long)(b->deadline - b->began);
   if (b->member.ch)
-    member_give_up(
-        b,
-        gy_fail(GYRE_ERR_TIMEOUT,
-                "rank 0 (%s) was reached by rank %d at %s, but said nothing within %llu ms; is it "
-                "stopped?",
-                gy_channel_peer(b->member.ch), b->rank, b->rv.text, ms));
+    member_give_up(b, gy_fail(GYRE_ERR_TIMEOUT,
+                              "rank 0 (%s) was reached by rank %d at %s, but said nothing within "
+                              "%llu ms, the connect time-out; is it "
+                              "stopped?",
+                              gy_channel_peer(b->member.ch), b->rank, b->rv.text, ms));
   else
-    member_fail(b, gy_fail(GYRE_ERR_TIMEOUT,
-                           "rank %d did not reach rank 0 at %s within %llu ms%s%s", b->rank,
-                           b->rv.text, ms, b->member.reason[0] ? ": " : "", b->member.reason));
+    member_fail(
+        b, gy_fail(GYRE_ERR_TIMEOUT,
+                   "rank %d did not reach rank 0 at %s within %llu ms, the connect time-out%s%s",
+                   b->rank, b->rv.text, ms, b->member.reason[0] ? ": " : "", b->member.reason));
 }
 
 static gyre_status member_start(struct gy_bootstrap *b) {

@@ -433,7 +433,8 @@ static void end_comm(struct gy_command *command) {
   gyre_comm *c = OF(command, end);
   gy_comm_apply_verdict(c);
   gy_loop_remove(c->ctx->loop, &c->source);
-  gy_fault_leave(c->fault);
+  gy_fault_leave(c->fault,
+                 c->ctx->ending ? "it destroyed its context" : "it destroyed its communicator");
   gy_engine_fail(c->engine, GYRE_ERR_ABORTED,
                  "the communicator was destroyed while the operation was in flight", true);
   give_up_children(c, GYRE_ERR_ABORTED,
@@ -468,6 +469,7 @@ struct sweep { /* asks, on the driving thread, for one communicator that is left
 
 static void find_left(struct gy_command *command) {
   struct sweep *s = (struct sweep *)(void *)command;
+  s->ctx->ending = true;
   for (gyre_comm *c; (c = s->ctx->comms) && c->creating;) /* unlisted by its failure */
     gy_comm_give_up(c, GYRE_ERR_ABORTED,
                     "the context was destroyed while the communicator was being created");

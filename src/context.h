@@ -19,6 +19,7 @@ struct gyre_context {
   gyre_comm *comms; /* those that exist, being created ones included */
   int cores;        /* processors this process may run on */
   bool unattended;  /* without a progress thread */
+  bool ending;      /* (locked) gyre_context_destroy has been called */
 };
 
 #endif

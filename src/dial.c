@@ -98,7 +98,8 @@ static gyre_status fail_timeout(const struct gy_dial *d) {
   size_t n = name_dial(d, text, sizeof text);
   uint64_t tenths = (uv_now(d->net->loop) - d->started + 50) /
                     100; /* whole numbers: the caller may trap inexact ones */
-  n += gy_format(text + n, sizeof text - n, ": no connection within %llu.%llu s",
+  n += gy_format(text + n, sizeof text - n,
+                 ": no connection within %llu.%llu s, the connect time-out",
                  (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
   if (d->n_candidate == 0)
     n += gy_format(text + n, sizeof text - n, "; the name %s",

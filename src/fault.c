@@ -33,8 +33,8 @@ enum {
   MSG_REPORT = 32, /* verdict so far: a suspicion */
   MSG_MISSED,      /* the same: an operation needs a rank that has left */
   MSG_VERDICT, /* verdict; to the root: an abort, or what a rank has judged that waited for the root in vain */
-  MSG_BYE,      /* u64 frontier: the first operation this rank will not take part in */
-  MSG_LEFT,     /* i32 rank, u64 frontier: root relays a BYE */
+  MSG_BYE,      /* u64 frontier: the first operation this rank will not take part in; text: why */
+  MSG_LEFT,     /* i32 rank, then as in the BYE that the root relays */
   MSG_STALL,    /* u64 seq */
   MSG_DEADLINE, /* u64 seq */
   MSG_CONFLICT, /* verdict: a frame of another call came; the root asks all before it judges */
@@ -48,6 +48,7 @@ enum {
 #define SLEPT_MS 500       /* between two ticks: this process did not run */
 #define LINKS_TELL_MS 3000 /* the kernel probes idle links every second or less often */
 #define NOT_LEFT UINT64_MAX
+#define WHY_MAX 64
 
 struct answer {
   bool given;
@@ -58,6 +59,7 @@ enum purpose { FOR_STALL, FOR_CONFLICT, FOR_DEADLINE }; /* rising urgency */
 
 struct member {      /* what is known of another rank */
   uint64_t frontier; /* it left before this operation; NOT_LEFT */
+  char why[WHY_MAX]; /* it left */
   struct answer answer;
 };
 
@@ -69,11 +71,12 @@ struct gy_fault {
   uint64_t left_frontier; /* least frontier of those who left */
   bool root_left, root_gone;
 
-  bool told;            /* by the root */
-  gyre_error verdict;   /* status GYRE_OK: none */
-  gyre_error suspicion; /* the first one, not judged yet */
-  uint64_t judge_at;    /* when it is judged (loop ms); 0: never */
-  bool ripe;            /* its time was over at the last tick; the sockets have been read since */
+  bool told;             /* by the root */
+  gyre_error verdict;    /* status GYRE_OK: none */
+  gyre_error suspicion;  /* the first one, not judged yet */
+  uint64_t judge_at;     /* when it is judged (loop ms); 0: never */
+  uint64_t judge_latest; /* a root that lives is waited for until then; 0: not judged yet */
+  bool ripe;             /* its time was over at the last tick; the sockets have been read since */
 
   struct { /* root: the query in progress */
     uint32_t id;
@@ -144,6 +147,8 @@ static void w_report(struct gy_writer *w, const struct gy_op_report *o) {
   gy_w_i32(w, o->waiting_for);
   gy_w_u16(w, o->insn);
   gy_w_u32(w, o->slice);
+  gy_w_u64(w, o->bytes_in);
+  gy_w_u64(w, o->bytes_out);
 }
 
 static void r_report(struct gy_reader *r, struct gy_op_report *o, int nranks) {
@@ -161,6 +166,8 @@ static void r_report(struct gy_reader *r, struct gy_op_report *o, int nranks) {
   o->waiting_for = gy_r_i32(r);
   o->insn = gy_r_u16(r);
   o->slice = gy_r_u32(r);
+  o->bytes_in = gy_r_u64(r);
+  o->bytes_out = gy_r_u64(r);
   if (o->waiting_for < -1 || o->waiting_for >= nranks) r->failed = true;
 }
 
@@ -495,8 +502,24 @@ free_sets:
   return found;
 }
 
+/* Appends how far a rank has come, which waits. */
+static void add_step(gyre_error *e, int rank, const struct gy_op_report *o) {
+  size_t n = strlen(e->text);
+  if (o->state != GY_OP_RUNNING) return;
+  if (o->waiting_for >= 0) {
+    gy_format(
+        e->text + n, sizeof e->text - n,
+        "; rank %d waits for rank %d at instruction %u, slice %u, after %llu bytes in and %llu out",
+        rank, o->waiting_for, o->insn, o->slice, (unsigned long long)o->bytes_in,
+        (unsigned long long)o->bytes_out);
+  } else {
+    gy_format(e->text + n, sizeof e->text - n, "; rank %d has moved %llu bytes in and %llu out",
+              rank, (unsigned long long)o->bytes_in, (unsigned long long)o->bytes_out);
+  }
+}
+
 /* At the deadline all agree on the call: who keeps it from moving? */
-static void blame_for_deadline(struct gy_fault *f, gyre_error *e) {
+static void find_culprit(struct gy_fault *f, gyre_error *e) {
   char who[128], call[128];
   unsigned long long seq = f->query.seq;
   uint32_t limit = agreed(f)->op_timeout_ms;
@@ -511,16 +534,17 @@ static void blame_for_deadline(struct gy_fault *f, gyre_error *e) {
   for (int r = 0; r < f->nranks; r++) {
     if (f->member[r].answer.given || f->member[r].frontier != NOT_LEFT) continue;
     e->culprit_rank = r;
-    gy_format(
-        e->text,
-        sizeof e->text, "%s does not answer (stopped, or its host hangs or is cut off): operation %llu, %s, moved nothing for %u ms",
-        place(f, r, who, sizeof who), seq, what, limit);
+    gy_format(e->text, sizeof e->text,
+              "%s does not answer (stopped, or its host hangs or is cut off): operation %llu, %s, "
+              "moved nothing for %u ms, the operation time-out",
+              place(f, r, who, sizeof who), seq, what, limit);
     return;
   }
   for (int r = 0; r < f->nranks; r++) {
     if (f->member[r].answer.report.state != GY_OP_NOT_CALLED) continue;
     e->culprit_rank = r;
-    gy_format(e->text, sizeof e->text, "%s has not called operation %llu, %s, within %u ms",
+    gy_format(e->text, sizeof e->text,
+              "%s has not called operation %llu, %s, within %u ms, the operation time-out",
               place(f, r, who, sizeof who), seq, what, limit);
     return;
   }
@@ -532,8 +556,15 @@ static void blame_for_deadline(struct gy_fault *f, gyre_error *e) {
   }
   e->culprit_rank = r;
   gy_format(e->text, sizeof e->text,
-            "operation %llu, %s, moved nothing for %u ms; %s is the one waited for", seq, what,
-            limit, place(f, r, who, sizeof who));
+            "operation %llu, %s, moved nothing for %u ms, the operation time-out; %s is the one "
+            "waited for",
+            seq, what, limit, place(f, r, who, sizeof who));
+}
+
+static void blame_for_deadline(struct gy_fault *f, gyre_error *e) {
+  const struct answer *reporter = &f->member[f->query.reporter].answer;
+  find_culprit(f, e);
+  if (reporter->given) add_step(e, f->query.reporter, &reporter->report);
 }
 
 static void finish_query(struct gy_fault *f) {
@@ -616,7 +647,8 @@ void gy_fault_mismatch(struct gy_fault *f, int peer, const struct gy_descriptor 
 
 /* ------------------------------------------------------------------------------ departures --- */
 
-static void member_left(struct gy_fault *f, int rank, uint64_t frontier) {
+static void member_left(struct gy_fault *f, int rank, uint64_t frontier, const char *why) {
+  gy_format(f->member[rank].why, sizeof f->member[rank].why, "%s", why);
   f->member[rank].frontier = frontier;
   if (frontier < f->left_frontier) f->left_frontier = frontier;
   struct gy_op_report o;
@@ -624,7 +656,7 @@ static void member_left(struct gy_fault *f, int rank, uint64_t frontier) {
   if (f->suspicion.status == GYRE_ERR_PEER_LOST && (missed || is_departure(f, &f->suspicion))) {
     f->suspicion = (gyre_error)
         GYRE_ERROR_INIT; /* it only looked like a death, or was a consequence: gy_fault_check says so */
-    f->judge_at = 0;
+    f->judge_at = f->judge_latest = 0;
   }
   if (f->query.until && all_answered(f)) finish_query(f);
   f->cfg.rank_left(f->cfg.user, rank);
@@ -639,9 +671,10 @@ void gy_fault_check(struct gy_fault *f) {
     if (o.call.seq < f->member[r].frontier) continue;
     gyre_error e = make_error(f, GYRE_ERR_PEER_LOST, r, 0);
     char who[128], call[128];
-    gy_format(e.text, sizeof e.text, "%s left at operation %llu; operation %llu, %s, needs it",
+    gy_format(e.text, sizeof e.text, "%s left at operation %llu: %s; operation %llu, %s, needs it",
               place(f, r, who, sizeof who), (unsigned long long)f->member[r].frontier,
-              (unsigned long long)o.call.seq, gy_descriptor_text(&o.call, call, sizeof call));
+              f->member[r].why, (unsigned long long)o.call.seq,
+              gy_descriptor_text(&o.call, call, sizeof call));
     consider(f, &e, MSG_MISSED);
     return;
   }
@@ -677,6 +710,7 @@ static void channel_ended(void *user, struct gy_channel *ch, int sys_errno) {
 /* -------------------------------------------------------------------------------- receiving --- */
 
 static void root_message(struct gy_fault *f, int from, uint8_t type, struct gy_reader *r) {
+  char why[WHY_MAX];
   gyre_error e;
   struct gy_op_report o;
   switch (type) {
@@ -695,15 +729,17 @@ static void root_message(struct gy_fault *f, int from, uint8_t type, struct gy_r
       break;
     case MSG_BYE: {
       uint64_t frontier = gy_r_u64(r);
+      gy_r_text(r, why, sizeof why);
       if (r->failed) break;
       for (int to = 1; to < f->nranks; to++) {
         struct gy_writer w = {0};
         if (to == from) continue;
         gy_w_i32(&w, from);
         gy_w_u64(&w, frontier);
+        gy_w_text(&w, why);
         send_writer(f->channels[to], MSG_LEFT, &w);
       }
-      member_left(f, from, frontier);
+      member_left(f, from, frontier, why);
       break;
     }
     case MSG_STALL:
@@ -723,6 +759,7 @@ static void root_message(struct gy_fault *f, int from, uint8_t type, struct gy_r
 }
 
 static void member_message(struct gy_fault *f, uint8_t type, struct gy_reader *r) {
+  char why[WHY_MAX];
   gyre_error e;
   switch (type) {
     case MSG_VERDICT:
@@ -733,16 +770,19 @@ static void member_message(struct gy_fault *f, uint8_t type, struct gy_reader *r
       break;
     case MSG_BYE: {
       uint64_t frontier = gy_r_u64(r);
+      gy_r_text(r, why, sizeof why);
+      if (r->failed) break;
       f->root_left = true;
-      member_left(f, 0, frontier);
+      member_left(f, 0, frontier, why);
       if (f->suspicion.status) decide(f, &f->suspicion);
       break;
     }
     case MSG_LEFT: {
       int rank = gy_r_i32(r);
       uint64_t frontier = gy_r_u64(r);
+      gy_r_text(r, why, sizeof why);
       if (rank <= 0 || rank >= f->nranks) r->failed = true;
-      if (!r->failed) member_left(f, rank, frontier);
+      if (!r->failed) member_left(f, rank, frontier, why);
       break;
     }
     case MSG_QUERY: {
@@ -841,15 +881,18 @@ static void watch_progress(struct gy_fault *f) {
     gy_descriptor_text(&o.call, call, sizeof call);
     if (f->root_left) {
       gy_format(e.text, sizeof e.text,
-                "operation %llu, %s, moved nothing for %u ms; it waits for rank %d",
-                (unsigned long long)o.call.seq, call, agreed(f)->op_timeout_ms, o.waiting_for);
+                "operation %llu, %s, moved nothing for %u ms, the operation time-out",
+                (unsigned long long)o.call.seq, call, agreed(f)->op_timeout_ms);
+      add_step(&e, f->rank, &o);
       decide(f, &e);
       return;
     }
-    gy_format(
-        e.text,
-        sizeof e.text, "%s does not answer (stopped, or its host hangs or is cut off): operation %llu, %s, moved nothing for %u ms",
-        place(f, 0, who, sizeof who), (unsigned long long)o.call.seq, call, agreed(f)->op_timeout_ms);
+    gy_format(e.text, sizeof e.text,
+              "%s does not answer (stopped, or its host hangs or is cut off): operation %llu, %s, "
+              "moved nothing for %u ms, the operation time-out",
+              place(f, 0, who, sizeof who), (unsigned long long)o.call.seq, call,
+              agreed(f)->op_timeout_ms);
+    add_step(&e, f->rank, &o);
     f->suspicion = e;
     f->judge_at = t + QUERY_MS + agreed(f)->verdict_ms;
     send_seq(f, 0, MSG_DEADLINE, o.call.seq);
@@ -865,6 +908,14 @@ static void watch_progress(struct gy_fault *f) {
 }
 
 static void on_tick(uv_timer_t *timer);
+
+/* A member's time is over, but the root's heart beats: on a busy machine it is about to answer. */
+static bool root_may_answer(struct gy_fault *f) {
+  uint64_t t = now(f), ms = gy_heartbeat_silence(f->heartbeat, 0);
+  if (is_root(f) || f->root_left || f->root_gone || ms == UINT64_MAX) return false;
+  if (!f->judge_latest) f->judge_latest = t + agreed(f)->peer_timeout_ms;
+  return ms < 2 * gy_heartbeat_interval(agreed(f)) && t < f->judge_latest;
+}
 
 static void start_ticking(struct gy_fault *f) {
   if (f->ticking || decided(f)) return;
@@ -901,7 +952,9 @@ static void on_tick(uv_timer_t *timer) {
     return;
   }
   f->ripe = false;
-  if (f->judge_at && now(f) >= f->judge_at) {
+  if (f->judge_at && now(f) >= f->judge_at && root_may_answer(f)) {
+    f->judge_at = now(f) + agreed(f)->verdict_ms;
+  } else if (f->judge_at && now(f) >= f->judge_at) {
     gyre_error e = f->suspicion;
     if (!is_root(f)) send_error(f, 0, MSG_VERDICT, &e); /* so that it learns why when it wakes */
     decide(f, &e);
@@ -963,12 +1016,18 @@ no_memory:
   return gy_fail(GYRE_ERR_NOMEM, "out of memory for the fault detector");
 }
 
-void gy_fault_leave(struct gy_fault *f) {
-  uint64_t frontier = gy_engine_frontier(f->cfg.engine);
+static void say_goodbye(struct gy_fault *f, int to, const char *why) {
+  struct gy_writer w = {0};
+  gy_w_u64(&w, gy_engine_frontier(f->cfg.engine));
+  gy_w_text(&w, why);
+  send_writer(f->channels[to], MSG_BYE, &w);
+}
+
+void gy_fault_leave(struct gy_fault *f, const char *why) {
   uint32_t linger = (uint32_t)f->cfg.core->settings->linger_ms;
   for (int r = 0; r < f->nranks; r++) {
     if (!f->channels[r]) continue;
-    if (!decided(f)) send_seq(f, r, MSG_BYE, frontier);
+    if (!decided(f)) say_goodbye(f, r, why);
     gy_channel_finish(f->channels[r], f->cfg.core->net, linger);
   }
   if (f->heartbeat) gy_heartbeat_end(f->heartbeat);

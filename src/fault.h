@@ -48,7 +48,7 @@ const char *gy_fault_name(const struct gy_fault *f, int rank, char *out, size_t 
 size_t gy_fault_list(const bool *in, int nranks, char *out, size_t capacity);
 /* Called in every pass: notices operations that a rank which has left will never take part in. */
 void gy_fault_check(struct gy_fault *f);
-/* Sends BYE (unless there is a verdict), finishes the channels with linger, and frees it. */
-void gy_fault_leave(struct gy_fault *f);
+/* Sends BYE with the reason (unless there is a verdict), finishes the channels with linger, and frees it. */
+void gy_fault_leave(struct gy_fault *f, const char *why);
 
 #endif

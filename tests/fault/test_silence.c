@@ -6,6 +6,7 @@
 #include "world.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,7 +140,31 @@ static void who_is_only_busy_late_or_stopped_with_all_others_is_not_lost(void **
   }
 }
 
-int main(void) {
+/* ------------------------------------------------------------------------ between real hosts --- */
+
+/* A rank of tests/hosts: says the verdict that comes while it is idle. */
+static int be_idle_by_environment(void) {
+  gyre_context *ctx = NULL;
+  gyre_comm *comm = NULL;
+  gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
+  gyre_error verdict = GYRE_ERROR_INIT;
+  config.flags = GYRE_F_EAGER_LINKS;
+  if (gyre_context_create(&ctx) || gyre_comm_create_from_env(ctx, &config, &comm) ||
+      gyre_barrier(comm)) {
+    fprintf(stderr, "%s\n", gyre_last_error());
+    return 2;
+  }
+  printf("idle\n");
+  fflush(stdout);
+  for (int ms = 0; ms < WATCHDOG_MS && !gyre_comm_status(comm, &verdict); ms += 20) sleep_ms(20);
+  if (verdict.status) fprintf(stderr, "%s: %s\n", gyre_status_name(verdict.status), verdict.text);
+  gyre_comm_destroy(comm);
+  gyre_context_destroy(ctx);
+  return verdict.status ? 1 : 0;
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1 && !strcmp(argv[1], "idle")) return be_idle_by_environment();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_teardown(a_rank_that_stops_between_operations_is_named, world_teardown),
       cmocka_unit_test_teardown(who_is_only_busy_late_or_stopped_with_all_others_is_not_lost,

@@ -373,7 +373,7 @@ static uint32_t tcp_silence(const struct gy_link *base, bool *awaited) {
     return UINT32_MAX;
   int queued = 0;
   bool window_closed = !info.tcpi_unacked && !ioctl(l->fd, SIOCOUTQ, &queued) && queued > 0;
-  if (window_closed || info.tcpi_probes) return UINT32_MAX;
+  if (window_closed) return UINT32_MAX;
   *awaited = info.tcpi_unacked > 0;
   return info.tcpi_last_ack_recv < info.tcpi_last_data_recv ? info.tcpi_last_ack_recv
                                                             : info.tcpi_last_data_recv;
