@@ -76,9 +76,10 @@ test="a congestion control that the kernel does not have"
 GYRE_TCP_CONGESTION=pigeon on 2 all_reduce -b 8 -e 8 -n 1; status_is 1; says "GYRE_TCP_CONGESTION=pigeon: must be auto or a name that this kernel offers"
 
 test="every collective, type and operator"
-for collective in all_reduce reduce_scatter all_gather broadcast reduce scan exclusive_scan; do
+for collective in all_reduce reduce_scatter all_gather broadcast reduce scan exclusive_scan gather scatter all_to_all \
+  all_gather_v reduce_scatter_v all_to_all_v gather_v scatter_v; do
   case $collective in
-    all_reduce | reduce_scatter | reduce) rows=$((12 * 5 * 3)) ;;
+    all_reduce | reduce_scatter | reduce_scatter_v | reduce) rows=$((12 * 5 * 3)) ;;
     scan | exclusive_scan) rows=$((12 * 4 * 3)) ;;
     *) rows=$((12 * 3)) ;;
   esac
@@ -92,6 +93,9 @@ done
 test="root"
 for collective in broadcast reduce; do
   on 3 $collective -b 28 -e 28 -n 2 -r 2 --check; status_is 0; shows "root 2"
+done
+for collective in gather scatter gather_v scatter_v; do
+  on 3 $collective -b 252 -e 252 -n 2 -r 2 --check; status_is 0; shows "root 2"
 done
 
 test="barrier"

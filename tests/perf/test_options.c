@@ -113,11 +113,9 @@ static void bus_factors(void **state) {
   static const struct {
     const char *name;
     double four, one;
-  } want[] = {{"all_reduce", 1.5, 0.0},
-              {"reduce_scatter", 0.75, 0.0},
-              {"all_gather", 0.75, 0.0},
-              {"broadcast", 1.0, 1.0},
-              {"reduce", 1.0, 1.0}};
+  } want[] = {{"all_reduce", 1.5, 0.0}, {"reduce_scatter", 0.75, 0.0}, {"all_gather", 0.75, 0.0},
+              {"broadcast", 1.0, 1.0},  {"reduce", 1.0, 1.0},          {"gather", 0.75, 0.0},
+              {"scatter_v", 0.75, 0.0}, {"all_to_all", 0.75, 0.0}};
   for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
     const struct perf_collective *coll = perf_collective_find(want[i].name);
     assert_non_null(coll);
@@ -128,6 +126,23 @@ static void bus_factors(void **state) {
   assert_int_equal(perf_collective_grain(perf_collective_find("reduce"), 8, 3), 8);
 }
 
+/* Every buffer that holds all blocks has the row's size, and what two ranks exchange is equal. */
+static void varying_blocks_fill_the_size(void **state) {
+  (void)state;
+  static const char *const names[] = {"all_gather_v", "all_to_all_v", "scatter"};
+  for (size_t i = 0; i < 3; i++)
+    for (int n = 1; n <= 6; n++)
+      for (int rank = 0; rank < n; rank++) {
+        const struct perf_collective *coll = perf_collective_find(names[i]);
+        assert_int_equal(perf_block_start(coll, 7, n, rank, n), 7 * n);
+        for (int other = 0; other < n && coll->pairs; other++)
+          assert_int_equal(perf_block_count(coll, 7, n, rank, other),
+                           perf_block_count(coll, 7, n, other, rank));
+      }
+  assert_int_equal(perf_block_count(perf_collective_find("gather_v"), 7, 3, 0, 0), 10);
+  assert_int_equal(perf_block_count(perf_collective_find("gather_v"), 7, 3, 0, 1), 4);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(defaults),
@@ -136,6 +151,7 @@ int main(void) {
       cmocka_unit_test(refusals),
       cmocka_unit_test(help_and_version),
       cmocka_unit_test(bus_factors),
+      cmocka_unit_test(varying_blocks_fill_the_size),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,12 +29,22 @@ static bool is_root(const struct checked *c) { return c->s->rank == c->call.root
 
 static bool gives_input(const struct checked *c) {
   const struct perf_collective *coll = c->s->options->coll;
-  return !coll->has_root || coll->has_op || is_root(c); /* all but a broadcast's receivers */
+  return !coll->from_root || is_root(c);
 }
 
 static bool gets_result(const struct checked *c) {
   const struct perf_collective *coll = c->s->options->coll;
-  return !(coll->has_root && coll->has_op) || is_root(c); /* all but a reduce's other ranks */
+  return !coll->to_root || is_root(c);
+}
+
+/* Of the block of `other` in a buffer of `rank`. */
+static size_t length_of(const struct perf_session *s, const struct perf_shape *shape, int rank,
+                        int other) {
+  return perf_block_count(s->options->coll, shape->count, s->nranks, rank, other);
+}
+static size_t start_of(const struct perf_session *s, const struct perf_shape *shape, int rank,
+                       int other) {
+  return perf_block_start(s->options->coll, shape->count, s->nranks, rank, other);
 }
 
 static struct checked start(struct perf_session *s, const struct perf_shape *shape, bool in_place) {
@@ -45,8 +55,10 @@ static struct checked start(struct perf_session *s, const struct perf_shape *sha
                                   .nranks = s->nranks,
                                   .iteration = s->iteration++};
   c.call = perf_call_of(s, shape, in_place);
-  c.in_length = shape->count * (coll->in_blocks ? (size_t)s->nranks : 1);
-  c.out_length = shape->count * (coll->out_blocks ? (size_t)s->nranks : 1);
+  size_t all = shape->count * (size_t)s->nranks, own = length_of(s, shape, s->rank, s->rank);
+  bool blocks = coll->in_blocks || coll->out_blocks;
+  c.in_length = coll->in_blocks ? all : blocks ? own : shape->count;
+  c.out_length = coll->out_blocks ? all : blocks ? own : shape->count;
   return c;
 }
 
@@ -54,9 +66,9 @@ static struct checked start(struct perf_session *s, const struct perf_shape *sha
 static void lay_out(struct checked *c) {
   size_t esize = gyre_dtype_size(c->shape->type);
   memset(c->call.out, PERF_POISON, c->out_length * esize);
-  char *in = c->in_place && !c->s->options->coll->in_blocks ? c->s->out.base : c->s->in.base;
-  if (c->in_place && c->s->options->coll->out_blocks)
-    in += (size_t)c->s->rank * c->shape->count * esize;
+  char *in = c->in_place && !perf_out_is_part(c->s->options->coll) ? c->s->out.base : c->s->in.base;
+  if (c->in_place && perf_in_is_part(c->s->options->coll))
+    in += start_of(c->s, c->shape, c->s->rank, c->s->rank) * esize;
   if (gives_input(c)) {
     perf_data_of_rank(&c->s->data, &c->series, c->s->rank, c->in_length);
     perf_data_fill(&c->s->data, in, 0, c->in_length);
@@ -108,20 +120,22 @@ static int combined_ranks(const struct checked *c) {
 static void compare_result(struct checked *c, struct report *report) {
   const struct perf_collective *coll = c->s->options->coll;
   struct perf_data *data = &c->s->data;
-  size_t count = c->shape->count, bytes = count * gyre_dtype_size(c->shape->type);
+  size_t esize = gyre_dtype_size(c->shape->type);
+  int me = c->s->rank;
   if (coll->out_blocks) {
     for (int r = 0; r < c->s->nranks; r++) {
-      perf_data_of_rank(data, &c->series, r, count);
-      size_t begin = (size_t)r * count;
-      compare(c, report, WRONG_RESULT, (const char *)c->call.out + (size_t)r * bytes, begin, 0,
+      size_t begin = start_of(c->s, c->shape, me, r), count = length_of(c->s, c->shape, me, r);
+      size_t first = coll->pairs ? start_of(c->s, c->shape, r, me) : 0; /* in what r has put in */
+      perf_data_of_rank(data, &c->series, r, first + count);
+      compare(c, report, WRONG_RESULT, (const char *)c->call.out + begin * esize, begin, first,
               count);
     }
     return;
   }
   if (coll->has_op) perf_data_of_result(data, &c->series, combined_ranks(c), c->in_length);
-  else perf_data_of_rank(data, &c->series, c->call.root, c->in_length);
-  size_t first = coll->in_blocks ? (size_t)c->s->rank * count : 0;
-  compare(c, report, WRONG_RESULT, c->call.out, 0, first, count);
+  else perf_data_of_rank(data, &c->series, c->call.root, c->shape->bytes / esize);
+  size_t first = coll->in_blocks ? start_of(c->s, c->shape, me, me) : 0;
+  compare(c, report, WRONG_RESULT, c->call.out, 0, first, c->out_length);
 }
 
 static struct report verify(struct checked *c) {
@@ -206,9 +220,9 @@ gyre_status perf_check_raw(struct perf_session *s, const struct perf_shape *shap
 void perf_prepare(struct perf_session *s, const struct perf_shape *shape) {
   struct perf_series series = {.type = shape->type, .op = GYRE_MAX, .nranks = s->nranks};
   size_t elements = shape->bytes / gyre_dtype_size(shape->type);
-  size_t block = elements / (size_t)s->nranks;
+  size_t block = length_of(s, shape, s->rank, s->rank);
   if (!s->options->coll->has_data) return;
   perf_data_of_rank(&s->data, &series, s->rank, elements);
-  perf_data_fill(&s->data, s->in.base, 0, s->options->coll->out_blocks ? block : elements);
-  perf_data_fill(&s->data, s->out.base, 0, s->options->coll->in_blocks ? block : elements);
+  perf_data_fill(&s->data, s->in.base, 0, perf_in_is_part(s->options->coll) ? block : elements);
+  perf_data_fill(&s->data, s->out.base, 0, perf_out_is_part(s->options->coll) ? block : elements);
 }

@@ -40,6 +40,39 @@ static gyre_status run_exclusive_scan(const struct perf_call *c) {
   return gyre_exclusive_scan(c->comm, c->in, c->out, c->count, c->type, c->op);
 }
 
+static gyre_status run_gather(const struct perf_call *c) {
+  return gyre_gather(c->comm, c->in, c->out, c->count, c->type, c->root);
+}
+
+static gyre_status run_scatter(const struct perf_call *c) {
+  return gyre_scatter(c->comm, c->in, c->out, c->count, c->type, c->root);
+}
+
+static gyre_status run_all_to_all(const struct perf_call *c) {
+  return gyre_all_to_all(c->comm, c->in, c->out, c->count, c->type);
+}
+
+static gyre_status run_all_gather_v(const struct perf_call *c) {
+  return gyre_all_gather_v(c->comm, c->in, c->out, c->counts, NULL, c->type);
+}
+
+static gyre_status run_reduce_scatter_v(const struct perf_call *c) {
+  return gyre_reduce_scatter_v(c->comm, c->in, c->out, c->counts, NULL, c->type, c->op);
+}
+
+static gyre_status run_all_to_all_v(const struct perf_call *c) {
+  return gyre_all_to_all_v(c->comm, c->in, c->counts, NULL, c->out, c->counts, NULL, c->type);
+}
+
+static gyre_status run_gather_v(const struct perf_call *c) {
+  return gyre_gather_v(c->comm, c->in, c->counts[c->rank], c->out, c->counts, NULL, c->type, c->root);
+}
+
+static gyre_status run_scatter_v(const struct perf_call *c) {
+  return gyre_scatter_v(c->comm, c->in, c->counts, NULL, c->out, c->counts[c->rank], c->type,
+                        c->root);
+}
+
 static gyre_status run_barrier(const struct perf_call *c) { return gyre_barrier(c->comm); }
 
 static const struct perf_collective collectives[] = {
@@ -65,12 +98,14 @@ static const struct perf_collective collectives[] = {
     {.name = "broadcast",
      .has_data = true,
      .has_root = true,
+     .from_root = true,
      .bus_factor = bus_rooted,
      .run = run_broadcast},
     {.name = "reduce",
      .has_data = true,
      .has_op = true,
      .has_root = true,
+     .to_root = true,
      .bus_factor = bus_rooted,
      .run = run_reduce},
     {.name = "scan",
@@ -85,6 +120,68 @@ static const struct perf_collective collectives[] = {
      .scope = PERF_RANKS_BEFORE,
      .bus_factor = bus_rooted,
      .run = run_exclusive_scan},
+    {.name = "gather",
+     .has_data = true,
+     .has_root = true,
+     .to_root = true,
+     .out_blocks = true,
+     .bus_factor = bus_blocks,
+     .run = run_gather},
+    {.name = "scatter",
+     .has_data = true,
+     .has_root = true,
+     .from_root = true,
+     .in_blocks = true,
+     .bus_factor = bus_blocks,
+     .run = run_scatter},
+    {.name = "all_to_all",
+     .has_data = true,
+     .in_blocks = true,
+     .out_blocks = true,
+     .pairs = true,
+     .synchronises = true,
+     .bus_factor = bus_blocks,
+     .run = run_all_to_all},
+    {.name = "all_gather_v",
+     .has_data = true,
+     .out_blocks = true,
+     .varies = true,
+     .synchronises = true,
+     .bus_factor = bus_blocks,
+     .run = run_all_gather_v},
+    {.name = "reduce_scatter_v",
+     .has_data = true,
+     .has_op = true,
+     .in_blocks = true,
+     .varies = true,
+     .synchronises = true,
+     .bus_factor = bus_blocks,
+     .run = run_reduce_scatter_v},
+    {.name = "all_to_all_v",
+     .has_data = true,
+     .in_blocks = true,
+     .out_blocks = true,
+     .varies = true,
+     .pairs = true,
+     .synchronises = true,
+     .bus_factor = bus_blocks,
+     .run = run_all_to_all_v},
+    {.name = "gather_v",
+     .has_data = true,
+     .has_root = true,
+     .to_root = true,
+     .out_blocks = true,
+     .varies = true,
+     .bus_factor = bus_blocks,
+     .run = run_gather_v},
+    {.name = "scatter_v",
+     .has_data = true,
+     .has_root = true,
+     .from_root = true,
+     .in_blocks = true,
+     .varies = true,
+     .bus_factor = bus_blocks,
+     .run = run_scatter_v},
     {.name = "barrier", .synchronises = true, .bus_factor = bus_rooted, .run = run_barrier},
 };
 
@@ -95,7 +192,30 @@ const struct perf_collective *perf_collective_find(const char *name) {
 }
 
 const char *perf_collective_names(void) {
-  return "all_reduce reduce_scatter all_gather broadcast reduce scan exclusive_scan barrier";
+  return "all_reduce reduce_scatter all_gather broadcast reduce scan exclusive_scan gather scatter "
+         "all_to_all all_gather_v reduce_scatter_v all_to_all_v gather_v scatter_v barrier";
+}
+
+size_t perf_block_count(const struct perf_collective *coll, size_t count, int nranks, int rank,
+                        int other) {
+  int number = coll->pairs ? (rank + other) % nranks : other;
+  if (!coll->varies || (number == nranks - 1 && nranks % 2 != 0)) return count;
+  return number % 2 == 0 ? count + count / 2 : count - count / 2;
+}
+
+size_t perf_block_start(const struct perf_collective *coll, size_t count, int nranks, int rank,
+                        int other) {
+  size_t start = 0;
+  for (int r = 0; r < other; r++) start += perf_block_count(coll, count, nranks, rank, r);
+  return start;
+}
+
+bool perf_in_is_part(const struct perf_collective *coll) {
+  return coll->out_blocks && !coll->in_blocks;
+}
+
+bool perf_out_is_part(const struct perf_collective *coll) {
+  return coll->in_blocks && !coll->out_blocks;
 }
 
 bool perf_collective_takes(const struct perf_collective *coll, gyre_op op) {

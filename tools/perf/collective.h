@@ -16,6 +16,8 @@ struct perf_call {
   const void *in;
   void *out;
   size_t count; /* as the library takes it: per rank where a buffer holds a block per rank */
+  int rank;
+  const size_t *counts; /* of the blocks by rank, where they differ */
   gyre_dtype type;
   gyre_op op;
   int root;
@@ -28,8 +30,11 @@ struct perf_collective {
   const char *name;
   bool has_data; /* false: barrier */
   bool has_op, has_root;
-  bool in_blocks;  /* `in` holds world-size blocks of count */
-  bool out_blocks; /* `out` holds world-size blocks of count */
+  bool from_root, to_root; /* only the root has input, result */
+  bool varies;             /* blocks differ in length */
+  bool pairs;              /* a block goes from every rank to every other */
+  bool in_blocks;          /* `in` holds world-size blocks of count */
+  bool out_blocks;         /* `out` holds world-size blocks of count */
   enum perf_scope scope;
   bool synchronises; /* no rank can finish before all have called */
   double (*bus_factor)(int nranks);
@@ -40,6 +45,16 @@ struct perf_collective {
 const struct perf_collective *perf_collective_find(const char *name);
 /* "all_reduce reduce_scatter ..." */
 const char *perf_collective_names(void);
+/* Elements of the block of rank `other` in a buffer of `rank`, and where it starts, with `count` on
+ * average. Where blocks vary, every other one is half as long again, and the next one half as long;
+ * what two ranks exchange has one length in both directions. */
+size_t perf_block_count(const struct perf_collective *coll, size_t count, int nranks, int rank,
+                        int other);
+size_t perf_block_start(const struct perf_collective *coll, size_t count, int nranks, int rank,
+                        int other);
+/* Whether `in` (or `out`) is only this rank's block, so that in place it is a part of the other. */
+bool perf_in_is_part(const struct perf_collective *coll);
+bool perf_out_is_part(const struct perf_collective *coll);
 /* There is no average of a scan. */
 bool perf_collective_takes(const struct perf_collective *coll, gyre_op op);
 /* Bytes of the smallest non-empty message: one element of `esize` bytes on every rank; 1 for a

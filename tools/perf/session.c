@@ -46,14 +46,18 @@ static bool map_buffer(struct perf_session *s, struct perf_buffer *b, size_t byt
   return false;
 }
 
+/* Where blocks vary, this rank's is at most half as long again as the average. */
+static size_t part_bytes(const struct perf_session *s) {
+  size_t block = s->options->max_bytes / (size_t)s->nranks;
+  return s->options->coll->varies ? block + block / 2 : block;
+}
+
 static size_t in_bytes(const struct perf_session *s) {
-  const struct perf_options *o = s->options;
-  return o->coll->out_blocks ? o->max_bytes / (size_t)s->nranks : o->max_bytes;
+  return perf_in_is_part(s->options->coll) ? part_bytes(s) : s->options->max_bytes;
 }
 
 static size_t out_bytes(const struct perf_session *s) {
-  const struct perf_options *o = s->options;
-  return o->coll->in_blocks ? o->max_bytes / (size_t)s->nranks : o->max_bytes;
+  return perf_out_is_part(s->options->coll) ? part_bytes(s) : s->options->max_bytes;
 }
 
 static gyre_status open_buffers(struct perf_session *s) {
@@ -68,17 +72,22 @@ static gyre_status open_buffers(struct perf_session *s) {
 struct perf_call perf_call_of(const struct perf_session *s, const struct perf_shape *shape,
                               bool in_place) {
   const struct perf_collective *coll = s->options->coll;
-  size_t block = shape->count * gyre_dtype_size(shape->type) * (size_t)s->rank;
+  size_t block = perf_block_start(coll, shape->count, s->nranks, s->rank, s->rank) *
+                 gyre_dtype_size(shape->type);
+  for (int r = 0; r < s->nranks; r++)
+    s->counts[r] = perf_block_count(coll, shape->count, s->nranks, s->rank, r);
   struct perf_call call = {.comm = s->comm,
                            .in = s->in.base,
                            .out = s->out.base,
                            .count = shape->count,
+                           .rank = s->rank,
+                           .counts = s->counts,
                            .type = shape->type,
                            .op = shape->op,
                            .root = s->options->root};
   if (!in_place) return call;
-  if (coll->in_blocks) call.out = s->in.base + block;
-  else call.in = s->out.base + (coll->out_blocks ? block : 0);
+  if (perf_out_is_part(coll)) call.out = s->in.base + block;
+  else call.in = s->out.base + (perf_in_is_part(coll) ? block : 0);
   return call;
 }
 
@@ -98,7 +107,8 @@ gyre_status perf_session_open(struct perf_session *s, const struct perf_options 
   s->comm = comm;
   s->rank = gyre_comm_rank(comm);
   s->nranks = gyre_comm_size(comm);
-  gyre_status st = perf_hosts_learn(&s->hosts, comm);
+  s->counts = calloc((size_t)s->nranks, sizeof(*s->counts));
+  gyre_status st = s->counts == NULL ? GYRE_ERR_NOMEM : perf_hosts_learn(&s->hosts, comm);
   if (st == GYRE_OK) st = open_buffers(s);
   if (st == GYRE_OK) st = open_raw(s);
   for (int kind = 0; kind < PERF_KINDS; kind++) {
@@ -117,5 +127,6 @@ bool perf_session_close(struct perf_session *s) {
   if (s->in.base != NULL) munmap(s->in.base, s->in.bytes);
   if (s->out.base != NULL) munmap(s->out.base, s->out.bytes);
   perf_hosts_free(&s->hosts);
+  free(s->counts);
   return ok;
 }

@@ -35,6 +35,7 @@ struct perf_session {
   struct perf_raw raw;
   struct perf_output output;
   struct perf_buffer in, out;
+  size_t *counts; /* of the blocks by rank, of the row at hand */
   struct perf_data data;
   struct perf_samples samples[PERF_KINDS];
   struct perf_times *times[PERF_KINDS]; /* by rank, of the row at hand */
@@ -60,8 +61,8 @@ gyre_status perf_agree(struct perf_session *s, uint64_t *value);
 /* Succeeds if `here` holds on every rank; where it does not, `why` has been written before. */
 gyre_status perf_all_ready(struct perf_session *s, bool here);
 
-/* The call of this shape. In place, both buffers lie in s->in where it holds a block per rank, else
- * in s->out. */
+/* The call of this shape. In place, both buffers lie in s->in where `out` is a part of it, else in
+ * s->out. */
 struct perf_call perf_call_of(const struct perf_session *s, const struct perf_shape *shape,
                               bool in_place);
 
