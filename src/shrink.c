@@ -83,7 +83,7 @@ struct gy_shrink {
   bool *here;       /* coordinator: itself and those that have reported */
   int committing;   /* coordinator: whose DONE is awaited */
   struct gy_expect *expect;
-  struct peer *peers;
+  struct peer *peers, **reporter; /* all; by rank those that have reported */
   struct gy_dial *dial;
   struct gy_channel *up; /* member: to the coordinator */
   uint64_t deadline, last_tick;
@@ -180,6 +180,7 @@ static void drop_peer(struct peer *p, bool linger) {
   struct peer **at = &s->peers;
   while (*at != p) at = &(*at)->next;
   *at = p->next;
+  if (s->reporter[p->rank] == p) s->reporter[p->rank] = NULL;
   if (linger) gy_channel_finish(p->ch, s->cfg.net, (uint32_t)s->cfg.settings->linger_ms);
   else if (p->ch) gy_channel_close(p->ch);
   free(p->dead);
@@ -215,12 +216,6 @@ static void tell_late(struct gy_shrink *s) {
   }
 }
 
-static struct peer *find_peer(const struct gy_shrink *s, int rank) {
-  struct peer *p = s->peers;
-  while (p && !(p->rank == rank && p->reported)) p = p->next;
-  return p;
-}
-
 /* The channels of the new communicator, taken out of here. There are none if the coordinator is not
  * its rank 0, which has died then. */
 static gyre_status take_channels(struct gy_shrink *s, int n, struct gy_channel ***out) {
@@ -229,7 +224,7 @@ static gyre_status take_channels(struct gy_shrink *s, int n, struct gy_channel *
   if (!channels)
     return gy_fail(GYRE_ERR_NOMEM, "no memory for the control connections of %d ranks", n);
   for (int r = 0, i = 0; r < s->nranks && coordinates(s); r++) {
-    struct peer *p = s->plan.member[r] ? find_peer(s, r) : NULL;
+    struct peer *p = s->plan.member[r] ? s->reporter[r] : NULL;
     if (p) {
       if (!lost) channels[i] = p->ch;
       if (!lost) p->ch = NULL;
@@ -314,7 +309,7 @@ static void too_few(struct gy_shrink *s) {
 /* The next in the order of ranks; when there is none, all may go. */
 static void commit_next(struct gy_shrink *s) {
   for (s->committing++; s->committing < s->nranks; s->committing++) {
-    struct peer *p = s->plan.member[s->committing] ? find_peer(s, s->committing) : NULL;
+    struct peer *p = s->plan.member[s->committing] ? s->reporter[s->committing] : NULL;
     if (!p || !p->acked) continue;
     wait_until(s, step_ms(s));
     send_number(p->ch, MSG_COMMIT, s->plan.round);
@@ -357,7 +352,7 @@ static gyre_status draw_plan(struct gy_shrink *s) {
 }
 
 static void make_plan(struct gy_shrink *s) {
-  for (int r = 0; r < s->nranks; r++) s->here[r] = r == s->rank || find_peer(s, r);
+  for (int r = 0; r < s->nranks; r++) s->here[r] = r == s->rank || s->reporter[r];
   if (!is_enough(s, s->here)) {
     too_few(s);
     return;
@@ -379,14 +374,15 @@ static void make_plan(struct gy_shrink *s) {
   commit_if_all_acked(s);
 }
 
-/* Who is known to be dead, by the old communicator or by a survivor, is not waited for; but whoever
- * reports is alive. */
+/* Who is dead to a survivor is not waited for; but whoever reports is alive. */
+static void believe(const struct peer *p) {
+  for (int r = 0; r < p->s->nranks; r++) p->s->dead[r] |= p->dead[r];
+}
+
 static void plan_if_all_reported(struct gy_shrink *s) {
   s->cfg.find_dead(s->cfg.user, s->dead);
-  for (struct peer *p = s->peers; p; p = p->next)
-    for (int r = 0; r < s->nranks && p->reported; r++) s->dead[r] |= p->dead[r];
   for (int r = 0; r < s->nranks; r++)
-    if (r != s->rank && !s->dead[r] && !find_peer(s, r)) return;
+    if (r != s->rank && !s->dead[r] && !s->reporter[r]) return;
   make_plan(s);
 }
 
@@ -395,7 +391,7 @@ static void peer_gone(struct peer *p) {
   int rank = p->rank;
   bool counted = p->reported && coordinates(s), asked = p->asked;
   drop_peer(p, false);
-  if (!counted || find_peer(s, rank)) return;
+  if (!counted || s->reporter[rank]) return;
   if (s->phase == GATHERING) {
     s->dead[rank] = true;
     plan_if_all_reported(s);
@@ -421,16 +417,17 @@ static void on_report(struct peer *p, struct gy_reader *r) {
   r_ranks(r, p->dead, s->nranks);
   r_plan(r, &p->last, s->nranks);
   if (r->failed) return;
-  struct peer *before = find_peer(s, p->rank);
+  struct peer *before = s->reporter[p->rank];
   if (before) drop_peer(before, false); /* it has dialled anew */
   p->reported = true;
-  p->dead[p->rank] = false;
+  s->reporter[p->rank] = p;
   if (s->phase == COMMITTED || s->phase == OVER) {
     tell_decision(p);
   } else if (s->phase == GATHERING && coordinates(s)) {
     uv_update_time(s->cfg.uv);
     uint64_t deadline = now(s) + patience_ms;
     if (deadline < s->deadline) s->deadline = deadline;
+    believe(p);
     plan_if_all_reported(s);
   } /* else: when this rank has become the coordinator, or has heard the decision */
 }
@@ -612,6 +609,8 @@ static void choose_coordinator(struct gy_shrink *s) {
     while (s->dead[s->coordinator]) s->coordinator++; /* to this rank at the most */
     wait_until(s, patience(s));
     if (coordinates(s)) {
+      for (const struct peer *p = s->peers; p; p = p->next)
+        if (p->reported) believe(p);
       plan_if_all_reported(s);
       return;
     }
@@ -639,7 +638,7 @@ static void too_late(struct gy_shrink *s) {
     }
     make_plan(s);
   } else if (s->phase == COMMITTED) {
-    p = find_peer(s, s->committing);
+    p = s->reporter[s->committing];
     if (p) peer_gone(p);
     else commit_next(s); /* it has dialled anew, and been told */
   }
@@ -666,6 +665,7 @@ static void on_tick(uv_timer_t *timer) {
 static void free_sets(struct gy_shrink *s) {
   free(s->dead);
   free(s->here);
+  free(s->reporter);
   free(s->plan.member);
   free(s->last.member);
 }
@@ -703,9 +703,10 @@ gyre_status gy_shrink_start(const struct gy_shrink_config *config, struct gy_shr
   s->nranks = config->roster->nranks;
   s->dead = calloc((size_t)s->nranks, sizeof *s->dead);
   s->here = calloc((size_t)s->nranks, sizeof *s->here);
+  s->reporter = calloc((size_t)s->nranks, sizeof(struct peer *));
   s->plan.member = calloc((size_t)s->nranks, sizeof *s->plan.member);
   s->last.member = calloc((size_t)s->nranks, sizeof *s->last.member);
-  if (!s->dead || !s->here || !s->plan.member || !s->last.member) {
+  if (!s->dead || !s->here || !s->reporter || !s->plan.member || !s->last.member) {
     gy_fail(st, "no memory to shrink a communicator of %d ranks", s->nranks);
     goto free_shrink;
   }

@@ -14,6 +14,8 @@
 #define RANKS 4
 #define CONNECT_MS 3000
 
+static int connect_ms(void) { return sanitized() ? 2 * CONNECT_MS : CONNECT_MS; }
+
 enum work { COLLECTIVES, SPLITS, ABORT };
 
 struct plan {
@@ -83,7 +85,7 @@ static int survive(struct self *self) {
 }
 
 static struct plan draw(unsigned seed) {
-  struct plan plan = {.seed = seed, .connect_ms = patience(CONNECT_MS), .work = (enum work)(seed % 3)};
+  struct plan plan = {.seed = seed, .connect_ms = connect_ms(), .work = (enum work)(seed % 3)};
   unsigned state = seed * 2654435761u + 1;
   plan.n_victim = 1 + (int)(seed % 2);
   plan.early = rand_r(&state) % 2;
@@ -157,6 +159,46 @@ static void survivors_agree_and_go_on(void **state) {
   const char *first = getenv("SEED");
   unsigned seed = first ? (unsigned)atoi(first) : 0;
   for (int i = 0; i < rounds(12); i++) run_seed(seed + (unsigned)i);
+}
+
+/* All deaths before anybody shrinks: who is left decides whether they may go on. */
+static void too_few_are_left_out(void **state) {
+  (void)state;
+  static const struct {
+    bool dead[RANKS];
+    bool enough;
+  } cases[] = {{{1, 1, 0, 0}, false},
+               {{1, 0, 0, 1}, false},
+               {{0, 1, 1, 0}, true},
+               {{0, 1, 1, 1}, false},
+               {{1, 0, 0, 0}, true}};
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    struct world w;
+    struct report r[RANKS];
+    struct plan plan = {.connect_ms = connect_ms()};
+    const bool *dead = cases[c].dead;
+    uint32_t alive = 0;
+    world_start(&w, RANKS, survive, &plan);
+    world_collect(&w, READY, -1, r);
+    for (int i = 0; i < RANKS; i++) {
+      if (dead[i]) world_signal(&w, i, SIGKILL);
+      else alive |= 1u << i;
+    }
+    world_tell_all(&w, 'g');
+    world_tell_all(&w, 's');
+    collect(&w, dead, r);
+    for (int i = 0; i < RANKS; i++) {
+      if (dead[i]) continue;
+      bool right = cases[c].enough
+                       ? r[i].status == GYRE_OK && r[i].value == alive
+                       : r[i].status == GYRE_ERR_PEER_LOST && strstr(r[i].text, "excluded: only");
+      if (!right)
+        fail_msg("case %zu: rank %d: %s with 0x%x: %s", c, i, gyre_status_name(r[i].status),
+                 (unsigned)r[i].value, r[i].text);
+    }
+    world_tell_all(&w, 'e');
+    world_end(&w, -1);
+  }
 }
 
 /* One, often the coordinator, is stopped in the middle of it for about as long as the others wait.
@@ -263,6 +305,7 @@ static void bad_calls_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_teardown(survivors_agree_and_go_on, world_teardown),
+      cmocka_unit_test_teardown(too_few_are_left_out, world_teardown),
       cmocka_unit_test_teardown(a_pause_brings_no_second_decision, world_teardown),
       cmocka_unit_test_teardown(who_comes_late_is_told, world_teardown),
       cmocka_unit_test(bad_calls_are_refused),

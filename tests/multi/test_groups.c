@@ -340,6 +340,43 @@ static void calls_end_with_their_parent(void **state) {
   assert_int_equal(ranks_run(2, destroyed_in_progress, NULL), 0);
 }
 
+struct tried {
+  gyre_comm *comm;
+  gyre_status split, dup, shrink;
+  int done;
+};
+
+static void try_blocking(gyre_request *req, gyre_status status, void *user) {
+  struct tried *t = user;
+  gyre_comm *out = NULL;
+  (void)req;
+  (void)status;
+  t->split = gyre_comm_split(t->comm, 0, 0, &out);
+  t->dup = gyre_comm_dup(t->comm, &out);
+  t->shrink = gyre_comm_shrink(t->comm, &out);
+  t->done = out ? 2 : 1;
+}
+
+static void nothing_blocks_in_a_callback(void **state) {
+  (void)state;
+  gyre_context_config config = GYRE_CONTEXT_CONFIG_INIT;
+  gyre_context *ctx;
+  gyre_request *req;
+  struct tried t = {.done = 0};
+  config.flags = GYRE_F_NO_PROGRESS_THREAD;
+  assert_int_equal(gyre_context_create_with(&config, &ctx), GYRE_OK);
+  assert_int_equal(gyre_comm_create(ctx, 0, 1, NULL, &t.comm), GYRE_OK);
+  assert_int_equal(gyre_barrier_async(t.comm, &req), GYRE_OK);
+  assert_int_equal(gyre_request_on_complete(req, try_blocking, &t), GYRE_OK);
+  for (int i = 0; i < 1000 && !t.done; i++) gyre_progress(ctx);
+  assert_int_equal(t.done, 1);
+  assert_int_equal(t.split, GYRE_ERR_STATE);
+  assert_int_equal(t.dup, GYRE_ERR_STATE);
+  assert_int_equal(t.shrink, GYRE_ERR_STATE);
+  gyre_request_free(req);
+  gyre_context_destroy(ctx);
+}
+
 static void bad_arguments_are_refused(void **state) {
   (void)state;
   gyre_context *ctx;
@@ -368,6 +405,7 @@ int main(void) {
       cmocka_unit_test(a_hundred_splits_leave_nothing),
       cmocka_unit_test(failures_are_told_to_all),
       cmocka_unit_test(calls_end_with_their_parent),
+      cmocka_unit_test(nothing_blocks_in_a_callback),
       cmocka_unit_test(bad_arguments_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
