@@ -59,8 +59,10 @@ static void put_call(struct gy_json *j, const struct gy_descriptor *d) {
   gy_json_text(j, gy_coll_name(d->coll));
   gy_json_put(j, ", \"type\": ");
   gy_json_text(j, gyre_dtype_name((gyre_dtype)d->dtype));
-  gy_json_put(j, ", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"op\": ", d->count,
-              d->count * esize);
+  if (d->count == GY_COUNT_VARIES) gy_json_put(j, ", \"count\": null, \"bytes\": null, \"op\": ");
+  else
+    gy_json_put(j, ", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"op\": ", d->count,
+                d->count * esize);
   gy_json_text(j, gyre_op_name((gyre_op)d->op));
   gy_json_put(j, ", \"root\": %" PRIu32 ", \"algorithm\": ", d->root);
   gy_json_text(j, d->algo < n_algo ? algos[d->algo]->name : NULL);
