@@ -442,8 +442,8 @@ static void print_deps(const struct gy_insn *x, FILE *to) {
 
 void gy_program_print(const struct gy_program *p, const struct gy_key *key, FILE *to) {
   static const char *const ops[] = {"SEND", "RECV", "RECV_REDUCE", "COPY", "LOCAL_REDUCE"};
-  fprintf(to, "rank %d of %d: %u instructions, %u %s%s, %u scratch %s\n", key->rank, key->nranks,
-          p->n_insn, p->n_chunk, p->layout == GY_SPLIT ? "chunk" : "block",
+  fprintf(to, "rank %d of %d: %u instruction%s, %u %s%s, %u scratch %s\n", key->rank, key->nranks,
+          p->n_insn, p->n_insn == 1 ? "" : "s", p->n_chunk, p->layout == GY_SPLIT ? "chunk" : "block",
           p->n_chunk == 1 ? "" : "s", p->n_tmp, p->tmp_whole ? "(whole chunks)" : "(windows)");
   for (unsigned i = 0; i < p->n_insn; i++) {
     const struct gy_insn *x = &p->insn[i];

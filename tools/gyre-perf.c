@@ -4,7 +4,7 @@
  * Role:   one row per size, type and operator, on all ranks of the job; rank 0 shows them. Uses
  *         only the public header of the library. Parts in perf/: options, size (the sweep),
  *         collective (what can be measured), element and data (what goes in and must come out),
- *         samples (latencies), hosts (memory), raw (the bare sockets to compare with), output, and
+ *         ran (the algorithm), samples (latencies), hosts (memory), raw (the bare sockets to compare with), output, and
  *         session with check and timing, which run a row.
  * Thread: one.
  */
@@ -14,6 +14,7 @@
 
 #include "gyre/gyre.h"
 #include "perf/options.h"
+#include "perf/ran.h"
 #include "perf/session.h"
 #include "perf/size.h"
 
@@ -43,6 +44,12 @@ static void show(struct perf_session *s, const struct perf_shape *shape, const u
   row.op = coll->has_op ? gyre_op_name(shape->op) : "none";
   row.sides = coll->has_data ? 2 : 1;
   for (int i = 0; i < row.sides; i++) row.side[i] = side_of(s, i, wrong[i]);
+  char what[96], ran[PERF_ALGO_BYTES];
+  bool recorded = s->options->json != NULL || s->options->csv != NULL;
+  int length = snprintf(what, sizeof(what), "%s(", coll->name);
+  if (coll->has_data)
+    snprintf(what + length, sizeof(what) - (size_t)length, "%s x %zu", row.type, shape->count);
+  if (recorded && perf_algorithm_that_ran(s->comm, what, ran)) row.algo = ran;
   if (s->samples[PERF_RAW].count > 0) row.raw_p50 = side_of(s, PERF_RAW, 0).time.p50;
   perf_output_row(&s->output, &row);
 }

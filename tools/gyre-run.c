@@ -111,7 +111,7 @@ static const char usage_text[] =
     "\n"
     "Runs N ranks of PROGRAM on this host, connected with each other, and prints what they print.\n"
     "\n"
-    "  -n N           number of ranks, 1 to 1024\n"
+    "  -n N, -np N    number of ranks, 1 to 1024\n"
     "  --timeout S    end all ranks after S seconds; the exit status is then 124\n"
     "  --keep-going   when a rank fails, let the others run on\n"
     "  --env K=V      set a variable for all ranks; may be repeated\n"
@@ -172,7 +172,10 @@ static void parse_options(int argc, char **argv, struct options *o) {
   if (!o->env) out_of_memory();
   for (int c; (c = getopt_long(argc, argv, "+n:h", longs, NULL)) != -1;) {
     switch (c) {
-      case 'n': o->ranks = parse_ranks(optarg); break;
+      case 'n': /* also -np N, as other launchers have it */
+        if (strcmp(optarg, "p") == 0 && argv[optind]) optarg = argv[optind++];
+        o->ranks = parse_ranks(optarg);
+        break;
       case 't': o->limit_ms = parse_limit(optarg); break;
       case 'k': o->keep_going = true; break;
       case 'p': o->prefix = false; break;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "schedule.h"
 #include "select.h"
+#include "status.h"
 #include "verify.h"
 
 #define MAX_RANKS 16384
@@ -38,7 +39,7 @@ static const char usage[] =
     "      --schedules K   random interleavings for each case, besides two fixed ones (default 4)\n"
     "      --seed S        seed of these (default 1)\n"
     "  -v, --verbose       one line for each number of ranks\n"
-    "  -b, -e, -f          smallest and largest size (suffixes K, M, G), factor between sizes "
+    "  -b, -e, -f          smallest and largest size (suffixes K, M, G, T), factor between sizes "
     "(default 8, 64M, 4)\n"
     "      --cores C       cores that the ranks share (default: those of this machine)\n"
     "      --slice BYTES   slice length (default 256K)\n"
@@ -51,7 +52,7 @@ struct arguments {
   const char *words[3]; /* what stands without an option: collective, algorithm */
   int n_words;
   uint64_t nranks, rank, root, first, last, schedules, seed, from, to, factor, cores, slice;
-  bool all_ranks, in_place, verbose;
+  bool all_ranks, in_place, verbose, root_given;
 };
 
 /* ------------------------------------------------------------------------ command line --- */
@@ -75,13 +76,13 @@ static bool complain(const char *what, const char *value, const char *rule) {
 
 /* How far a size's suffix shifts it; 64 for what is no suffix. */
 static unsigned suffix_shift(const char *suffix) {
-  static const char *const letters = "KMG";
+  static const char *const letters = "KMGT";
   if (suffix[0] == '\0') return 0;
   const char *letter = strchr(letters, suffix[0] & ~0x20);
   return suffix[1] != '\0' || letter == NULL ? 64 : 10 * ((unsigned)(letter - letters) + 1);
 }
 
-/* A whole number; with `suffix`, K, M and G multiply it. */
+/* A whole number; with `suffix`, K, M, G and T multiply it. */
 static bool parse_number(const char *option, const char *text, bool suffix, uint64_t min,
                          uint64_t max, uint64_t *out) {
   char rule[96], *end = NULL;
@@ -91,7 +92,7 @@ static bool parse_number(const char *option, const char *text, bool suffix, uint
   bool ok = text[0] >= '0' && text[0] <= '9' && errno == 0 && shift < 64 && value <= max >> shift;
   if (!ok || value << shift < min) {
     snprintf(rule, sizeof rule, "expected a number from %llu to %llu%s", (unsigned long long)min,
-             (unsigned long long)max, suffix ? ", or with K, M or G" : "");
+             (unsigned long long)max, suffix ? ", or with K, M, G or T" : "");
     return complain(option, text, rule);
   }
   *out = value << shift;
@@ -118,7 +119,9 @@ static bool parse_option(int option, const char *value, struct arguments *a) {
     case 'r':
       a->all_ranks = strcmp(value, "all") == 0;
       return a->all_ranks || parse_number("-r", value, false, 0, MAX_RANKS - 1, &a->rank);
-    case OPT_ROOT: return parse_number("--root", value, false, 0, MAX_RANKS - 1, &a->root);
+    case OPT_ROOT:
+      a->root_given = true;
+      return parse_number("--root", value, false, 0, MAX_RANKS - 1, &a->root);
     case OPT_IN_PLACE: a->in_place = true; return true;
     case OPT_RANKS: return parse_range(value, &a->first, &a->last);
     case OPT_SCHEDULES: return parse_number("--schedules", value, false, 0, 100000, &a->schedules);
@@ -160,15 +163,24 @@ static bool parse_arguments(int argc, char **argv, struct arguments *a) {
 /* ---------------------------------------------------------------------------- the tables --- */
 
 static bool find_coll(const char *name, unsigned *out) {
+  char rule[512] = "expected one of";
+  size_t len = strlen(rule);
   int coll = gy_coll_find(name);
-  if (coll < 0) return complain("collective", name, "there is none of that name");
+  for (unsigned c = 0; coll < 0 && c < GY_COLL_COUNT; c++)
+    len += gy_format(rule + len, sizeof rule - len, " %s", gy_coll_name(c));
+  if (coll < 0) return complain("collective", name, rule);
   *out = (unsigned)coll;
   return true;
 }
 
 static bool find_algo(unsigned coll, const char *name, const struct gy_algo **out) {
+  char rule[256];
+  size_t n, len = gy_format(rule, sizeof rule, "%s has", gy_coll_name(coll));
+  const struct gy_algo *const *all = gy_algorithms(&n);
+  for (size_t i = 0; i < n; i++)
+    if (all[i]->coll == coll) len += gy_format(rule + len, sizeof rule - len, " %s", all[i]->name);
   *out = gy_algo_find((enum gy_coll)coll, name);
-  return *out != NULL || complain("algorithm", name, "this collective has none of that name");
+  return *out != NULL || complain("algorithm", name, rule);
 }
 
 static int library_failed(void) {
@@ -207,6 +219,10 @@ static int run_print(const struct arguments *a) {
     return STATUS_USAGE;
   }
   if (!find_coll(a->words[0], &coll) || !find_algo(coll, a->words[1], &algo)) return STATUS_USAGE;
+  if (a->root_given && !gy_coll_traits(coll)->rooted) {
+    fprintf(stderr, "gyre-sched: --root: %s has no root\n", a->words[0]);
+    return STATUS_USAGE;
+  }
   if (!check_rank("-r", a->rank, a->nranks) || !check_rank("--root", a->root, a->nranks))
     return STATUS_USAGE;
   if (!a->all_ranks) return print_one(algo, a, a->rank);
@@ -337,6 +353,10 @@ static int run_cost(const struct arguments *a) {
 }
 
 static int run(const char *command, const struct arguments *a) {
+  if (a->root_given && strcmp(command, "print") != 0) {
+    fprintf(stderr, "gyre-sched: --root belongs to print, not to %s\n", command);
+    return STATUS_USAGE;
+  }
   if (strcmp(command, "print") == 0) return run_print(a);
   if (strcmp(command, "verify") == 0) return run_verify(a);
   if (strcmp(command, "cost") == 0) return run_cost(a);

@@ -249,8 +249,8 @@ static bool report_result(struct job *j) {
                  "{\"event\": \"end\", \"steps\": %zu, \"accuracy\": %.6f, \"seconds\": %.6f, "
                  "\"waited_seconds\": %.6f, \"waited_share\": %.6f}",
                  j->steps, j->accuracy, j->seconds, waited, share);
-  printf("test accuracy %.4f, training time %.2f s, of which communication %.1f %%"
-         " (rank 0 waiting, not overlapped)\n",
+  printf("test accuracy %.4f, training time %.2f s, of which rank 0 waited %.1f %%"
+         " (for sums on their way, and for slower ranks)\n",
          j->accuracy, j->seconds, 100.0 * share);
   if (!json_log_close(&j->json))
     return give_up(j, "--json %s: %s", j->options.json, strerror(errno));

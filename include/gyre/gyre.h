@@ -197,8 +197,8 @@ typedef struct gyre_comm_config {
 #define GYRE_NO_HEARTBEAT 0xffffffffu
 
 /* Makes an id for a communicator whose rank 0 will be created in THIS context. Opens the context's
- * listening port. Send the id to the other ranks by any means. Errors: ARG, AUTH (no secret is
- * needed: the id carries its own), SYS. */
+ * listening port. Send the id to the other ranks by any means. No secret is needed: the id
+ * carries its own. Errors: ARG, NOMEM, SYS. */
 GYRE_API gyre_status gyre_unique_id_create(gyre_context *ctx, gyre_unique_id *out);
 
 /* Creates this process's membership as `rank` of `nranks`, 0 <= rank < nranks <= 16384. Blocks

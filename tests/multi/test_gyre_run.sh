@@ -53,6 +53,13 @@ status_is 0
 "$run" --help >/dev/full 2>"$dir/err"
 [ $? != 0 ] || bad "success although the help could not be written"
 
+test="-np, as other launchers have it"
+launch -np 2 -- sh -c 'echo "$GYRE_WORLD_SIZE"'
+status_is 0
+is "$(sort "$dir/out")" "$(printf '[0] 2\n[1] 2')" "two ranks"
+launch -np
+status_is 2
+
 test="environment"
 launch -n 3 --env A=1 --env 'B=x y=z' -- sh -c 'echo "$GYRE_RANK $GYRE_LOCAL_RANK $GYRE_WORLD_SIZE $A $B"'
 status_is 0

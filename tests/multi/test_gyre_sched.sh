@@ -30,11 +30,13 @@ refuses "expected print, verify or cost"
 refuses "expected print, verify or cost" draw
 refuses "unrecognized option '--colour'" verify --colour
 refuses "print needs a collective" print all_reduce ring
-refuses "none of that name" print all_reduce bruck -n 4
+refuses "algorithm \"bruck\": all_reduce has ring tree" print all_reduce bruck -n 4
+refuses "--root: all_reduce has no root" print all_reduce ring -n 4 --root 0
+refuses "--root belongs to print" verify broadcast --root 1
 refuses "from 1 to 16384" print all_reduce ring -n 0
 refuses "-r 4: must be from 0 to 3" print all_reduce ring -n 4 -r 4
 refuses "--root 4: must be from 0 to 3" print reduce tree -n 4 --root 4
-refuses "none of that name" verify all_to_none
+refuses "collective \"all_to_none\": expected one of all_reduce" verify all_to_none
 refuses "from 5 to" verify --ranks 5-3
 refuses "cost needs one collective" cost all_reduce ring -n 2
 refuses "-b is larger than -e" cost all_reduce -n 4 -b 100 -e 10

@@ -69,8 +69,13 @@ on 2 all_reduce -b 8 -e 8 -n 1 --algo ring --transport tcp --json "$dir/json"; s
 is "$(json algo)$(json transport)" "ring ring tcp tcp " "asked by option"
 GYRE_ALGO=all_gather=ring,all_reduce=tree on 2 all_reduce -b 8 -e 8 -n 1 --json "$dir/json"; status_is 0
 is "$(json algo)" "tree tree " "asked by environment"
-on 2 all_reduce -b 8 -e 8 -n 1 --json "$dir/json"; status_is 0
-is "$(json algo)$(json transport)" "auto auto auto auto " "not asked"
+on 2 all_reduce -b 8 -e 8 -n 1 --json "$dir/json" --csv "$dir/csv"; status_is 0
+[[ $(json algo) =~ ^(ring|tree|recursive_doubling|double_tree)\ ([a-z_]+)\ $ && ${BASH_REMATCH[1]} == "${BASH_REMATCH[2]}" ]] ||
+  bad "not the algorithm that ran: $(json algo)"
+grep -q ",\"${BASH_REMATCH[1]}\"," "$dir/csv" || bad "another algorithm in the CSV"
+is "$(json transport)" "auto auto " "no transport asked for"
+GYRE_TRACE_OPS=0 on 2 all_reduce -b 8 -e 8 -n 1 --json "$dir/json"; status_is 0
+is "$(json algo)" "auto auto " "without a recorder"
 
 test="a congestion control that the kernel does not have"
 GYRE_TCP_CONGESTION=pigeon on 2 all_reduce -b 8 -e 8 -n 1; status_is 1; says "GYRE_TCP_CONGESTION=pigeon: must be auto or a name that this kernel offers"

@@ -12,8 +12,8 @@ static void parses_suffixes(void **state) {
   static const struct {
     const char *text;
     size_t bytes;
-  } good[] = {{"0", 0},       {"4097", 4097},  {"64K", 65536},
-              {"64k", 65536}, {"1M", 1 << 20}, {"2G", (size_t)2 << 30}};
+  } good[] = {{"0", 0},        {"4097", 4097},          {"64K", 65536},         {"64k", 65536},
+              {"1M", 1 << 20}, {"2G", (size_t)2 << 30}, {"1T", (size_t)1 << 40}};
   for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
     size_t got = 77;
     assert_true(perf_parse_size(good[i].text, &got));
@@ -32,7 +32,8 @@ static void refuses_what_is_no_size(void **state) {
                                     "1KB",
                                     "1 K",
                                     "0x10",
-                                    "1T",
+                                    "1P",
+                                    "8388608T",
                                     "8589934592G",
                                     "99999999999999999999",
                                     "9223372036854775808"};

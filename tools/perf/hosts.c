@@ -92,13 +92,18 @@ bool perf_hosts_fits(const struct perf_hosts *hosts, uint64_t bytes_per_rank, ch
     uint64_t ranks = (uint64_t)ranks_on(hosts, p->machine);
     uint64_t limit = p->available - p->available / 10;
     if (p->available == 0 || bytes_per_rank <= limit / ranks) continue;
-    char each[32], have[32];
+    char each[32], all[32], have[32], needs[160];
+    bool fits = bytes_per_rank <= UINT64_MAX / ranks;
     perf_format_size(bytes_per_rank, each, sizeof(each));
+    perf_format_size(fits ? bytes_per_rank * ranks : UINT64_MAX, all, sizeof(all));
+    if (ranks == 1) snprintf(needs, sizeof(needs), "%s", each);
+    else
+      snprintf(needs, sizeof(needs), "%s on each of %" PRIu64 " ranks, %s in all,", each, ranks, all);
     perf_format_size(p->available, have, sizeof(have));
     snprintf(why, capacity,
-             "the largest size needs %s on each of %" PRIu64 " ranks on the machine of rank %d, "
-             "%.4g GiB in all, but %s are available there (a tenth is left alone): lower -e",
-             each, ranks, r, (double)ranks * (double)bytes_per_rank / 1073741824.0, have);
+             "the largest size needs %s on the machine of rank %d, but %s are available there (a "
+             "tenth is left alone): lower -e",
+             needs, r, have);
     return false;
   }
   return true;

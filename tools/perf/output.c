@@ -116,7 +116,7 @@ static void json_side(const struct perf_output *out, const struct perf_row *row,
   fprintf(f, "\"ranks\":%d,\"bytes\":%zu,\"count\":%zu,", out->nranks, row->bytes, row->count);
   json_text(f, "dtype", row->type);
   json_text(f, "op", row->op);
-  json_text(f, "algo", out->algo);
+  json_text(f, "algo", row->algo != NULL ? row->algo : out->algo);
   json_text(f, "transport", out->transport);
   fprintf(f, "\"in_place\":%s,\"iters\":%" PRIu64 ",", i == 1 ? "true" : "false", s->iterations);
   fprintf(f, "\"p50_us\":%.3f,\"p90_us\":%.3f,\"p99_us\":%.3f,\"min_us\":%.3f,\"max_us\":%.3f,",
@@ -153,7 +153,7 @@ static void csv_side(const struct perf_output *out, const struct perf_row *row, 
   FILE *f = out->csv;
   fprintf(f, "%s,%d,%zu,%zu,%s,%s,", out->options->coll->name, out->nranks, row->bytes, row->count,
           row->type, row->op);
-  csv_text(f, out->algo);
+  csv_text(f, row->algo != NULL ? row->algo : out->algo);
   csv_text(f, out->transport);
   fprintf(f, "%d,%" PRIu64 ",%.3f,%.3f,%.3f,%.3f,%.3f,%.6g,%.6g,", i, s->iterations, s->time.p50,
           s->time.p90, s->time.p99, s->time.min, s->time.max, perf_algbw(row->bytes, s),

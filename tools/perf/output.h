@@ -25,6 +25,7 @@ struct perf_side { /* out of place, or in place */
 struct perf_row {
   size_t bytes, count;
   const char *type, *op; /* "none" where the collective has none */
+  const char *algo;      /* that ran; NULL: unknown, what was asked for is shown */
   int sides;             /* 2; 1 for a collective without buffers */
   struct perf_side side[2];
   double raw_p50; /* 0: not measured */

@@ -13,6 +13,8 @@ static unsigned suffix_shift(char c) {
     case 'M': return 20;
     case 'g':
     case 'G': return 30;
+    case 't':
+    case 'T': return 40;
     default: return 0;
   }
 }
