@@ -362,7 +362,11 @@ static void run_local_slice(struct gy_run *r, const struct gy_insn *i, uint32_t 
     return;
   }
   if (i->op == GY_COPY) {
-    if (dst != src) gy_copy(dst, src, bytes);
+    if (i->dst.flags & GY_REF_FINISH && r->reducer.alone) {
+      r->reducer.alone(dst, src, src, bytes / r->geo.esize, 0);
+    } else if (dst != src) {
+      gy_copy(dst, src, bytes);
+    }
     return;
   }
   bool swap = i->dst.flags & GY_REF_SWAP;
@@ -733,7 +737,9 @@ static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call
                                    .algo = algo};
   r->in = call->in;
   r->out = call->out;
+  bool logical = call->op >= GYRE_LAND && call->op <= GYRE_LXOR;
   r->reducer = (struct gy_reducer){.kernel = gy_reduce_kernel(call->dtype, call->op),
+                                   .alone = logical ? gy_reduce_kernel(call->dtype, GYRE_LAND) : NULL,
                                    .divisor = call->op == GYRE_AVG ? (uint32_t)e->core->nranks : 0};
   r->left = p->n_insn;
   r->bytes_in = r->bytes_out = 0;

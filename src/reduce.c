@@ -50,21 +50,37 @@ static double max_of_f64(double a, double b) {
   return a + b;
 }
 
+/* Negative: a value a goes before b in a MINLOC; 0: the index decides. NaN goes first. */
+static int order_of_floats(double a, double b) {
+  if (a != a || b != b) return (b != b) - (a != a);
+  if (a != b) return a < b ? -1 : 1;
+  return (__builtin_signbit(b) != 0) - (__builtin_signbit(a) != 0);
+}
+
+static int reverse_order_of_floats(double a, double b) {
+  return a != a || b != b ? order_of_floats(a, b) : order_of_floats(b, a);
+}
+
+static int order_of_integers(int64_t a, int64_t b) { return (a > b) - (a < b); }
+static int reverse_order_of_integers(int64_t a, int64_t b) { return order_of_integers(b, a); }
+
 /* T: an element in memory; C: what VALUE computes with, from x, y and `divisor`. memcpy: elements
  * may be unaligned. */
-#define GY_SCALAR(name, T, C, widen, narrow, VALUE)                                           \
-  static void name(void *dst, const void *a, const void *b, size_t count, uint32_t divisor) { \
-    (void)divisor;                                                                            \
-    char *d = dst;                                                                            \
-    const char *p = a, *q = b;                                                                \
-    for (size_t i = 0; i < count; i++) {                                                      \
-      T u, v;                                                                                 \
-      memcpy(&u, p + i * sizeof u, sizeof u);                                                 \
-      memcpy(&v, q + i * sizeof v, sizeof v);                                                 \
-      const C x = widen(u), y = widen(v);                                                     \
-      u = narrow(VALUE);                                                                      \
-      memcpy(d + i * sizeof u, &u, sizeof u);                                                 \
-    }                                                                                         \
+#define GY_SCALAR(name, T, C, widen, narrow, VALUE) \
+  static GY_SCALAR_FUNCTION(name, T, C, widen, narrow, VALUE)
+#define GY_SCALAR_FUNCTION(name, T, C, widen, narrow, VALUE)                           \
+  void name(void *dst, const void *a, const void *b, size_t count, uint32_t divisor) { \
+    (void)divisor;                                                                     \
+    char *d = dst;                                                                     \
+    const char *p = a, *q = b;                                                         \
+    for (size_t i = 0; i < count; i++) {                                               \
+      T u, v;                                                                          \
+      memcpy(&u, p + i * sizeof u, sizeof u);                                          \
+      memcpy(&v, q + i * sizeof v, sizeof v);                                          \
+      const C x = widen(u), y = widen(v);                                              \
+      u = narrow(VALUE);                                                               \
+      memcpy(d + i * sizeof u, &u, sizeof u);                                          \
+    }                                                                                  \
   }
 
 #define GY_PLAIN(v) (v)
@@ -112,7 +128,54 @@ GY_SCALAR(prod_u16, uint16_t, uint32_t, GY_PLAIN, (uint16_t), x *y)
 GY_SCALAR(prod_u32, uint32_t, uint32_t, GY_PLAIN, (uint32_t), x *y)
 GY_SCALAR(prod_u64, uint64_t, uint64_t, GY_PLAIN, (uint64_t), x *y)
 
-static void copy(void *dst, const void *src, size_t bytes) { memcpy(dst, src, bytes); }
+#define GY_BIT_SCALARS(type, T, U)                                  \
+  GY_SCALAR(band_##type, T, U, GY_PLAIN, (T), x &y)                 \
+  GY_SCALAR(bor_##type, T, U, GY_PLAIN, (T), x | y)                 \
+  GY_SCALAR(bxor_##type, T, U, GY_PLAIN, (T), x ^ y)                \
+  GY_SCALAR(land_##type, T, U, GY_PLAIN, (T), (x != 0) && (y != 0)) \
+  GY_SCALAR(lor_##type, T, U, GY_PLAIN, (T), (x != 0) || (y != 0))  \
+  GY_SCALAR(lxor_##type, T, U, GY_PLAIN, (T), (x != 0) != (y != 0))
+
+GY_BIT_SCALARS(u8, uint8_t, uint32_t)
+GY_BIT_SCALARS(u16, uint16_t, uint32_t)
+GY_BIT_SCALARS(u32, uint32_t, uint32_t)
+GY_BIT_SCALARS(u64, uint64_t, uint64_t)
+
+/* order: of values, one of the functions above. */
+#define GY_PICK(order) \
+  order(x.value, y.value) < 0 || (order(x.value, y.value) == 0 && x.index <= y.index) ? x : y
+#define GY_PAIR_SCALAR(name, T, order) \
+  GY_SCALAR_FUNCTION(name, T, T, GY_PLAIN, GY_PLAIN, GY_PICK(order))
+
+struct f32_i32 {
+  float value;
+  int32_t index;
+};
+struct i32_i32 {
+  int32_t value, index;
+};
+struct f64_i64 {
+  double value;
+  int64_t index;
+};
+struct i64_i64 {
+  int64_t value, index;
+};
+
+static GY_PAIR_SCALAR(minloc_f32_i32, struct f32_i32, order_of_floats) static GY_PAIR_SCALAR(
+    maxloc_f32_i32, struct f32_i32,
+    reverse_order_of_floats) static GY_PAIR_SCALAR(minloc_i32_i32, struct i32_i32,
+                                                   order_of_integers) static GY_PAIR_SCALAR(maxloc_i32_i32,
+                                                                                            struct i32_i32,
+                                                                                            reverse_order_of_integers)
+    GY_PAIR_SCALAR(gy_minloc_f64_i64, struct f64_i64, order_of_floats)
+        GY_PAIR_SCALAR(gy_maxloc_f64_i64, struct f64_i64, reverse_order_of_floats)
+            GY_PAIR_SCALAR(gy_minloc_i64_i64, struct i64_i64, order_of_integers)
+                GY_PAIR_SCALAR(gy_maxloc_i64_i64, struct i64_i64, reverse_order_of_integers)
+
+                    static void copy(void *dst, const void *src, size_t bytes) {
+  memcpy(dst, src, bytes);
+}
 
 const struct gy_kernels gy_kernels_scalar = {
     .isa = "scalar",
@@ -206,6 +269,11 @@ gyre_status gy_reduce_use(const char *isa) {
 const char *gy_reduce_isa(void) { return current()->isa; }
 
 gy_reduce_fn gy_reduce_kernel(gyre_dtype type, gyre_op op) { return current()->reduce[type][op]; }
+
+int gyre_op_accepts(gyre_op op, gyre_dtype type) {
+  if ((unsigned)op >= GYRE_OP_COUNT || (unsigned)type >= GYRE_DTYPE_COUNT) return 0;
+  return gy_reduce_reference(type, op) != NULL;
+}
 
 gy_reduce_fn gy_reduce_reference(gyre_dtype type, gyre_op op) {
   return gy_kernels_scalar.reduce[type][op];

@@ -11,7 +11,9 @@
  *   buffers). - integers wrap; min/max: NaN wins (payload unspecified, quiet), -0 < +0; f16/bf16
  *   computed in f32, rounded
  *     to nearest even once per call. Results do not depend on the kernel, the split or the offset.
- *   - AVG combines as SUM; gy_scale divides.
+ *   - AVG combines as SUM; gy_scale divides. Logical operators give 0 or 1.
+ *   - MINLOC and MAXLOC pick one of two (value, index) pairs whole: values as min/max, then the lower
+ *     index.
  */
 #ifndef GY_REDUCE_H
 #define GY_REDUCE_H
@@ -31,7 +33,8 @@ typedef void (*gy_reduce_fn)(void *dst, const void *a, const void *b, size_t cou
 /* How the elements of one call are combined. */
 struct gy_reducer {
   gy_reduce_fn kernel;
-  uint32_t divisor; /* what a step that completes the reduction divides by; 0 or 1: nothing */
+  gy_reduce_fn alone; /* a rank alone gives alone(x, x); NULL: x itself */
+  uint32_t divisor;   /* what a step that completes the reduction divides by; 0 or 1: nothing */
 };
 
 /* dst[i] = left[i] (op) right[i]; `completes`: this step completes the reduction. */
@@ -40,16 +43,18 @@ static inline void gy_reduce(const struct gy_reducer *r, void *dst, const void *
   r->kernel(dst, left, right, count, completes ? r->divisor : 0);
 }
 
-/* The kernel for a type and operator; never NULL for valid arguments. Cheap; may be kept. */
+/* The kernel for a type and a built-in operator; NULL if the operator does not take the type. Cheap;
+ * may be kept. */
 gy_reduce_fn gy_reduce_kernel(gyre_dtype type, gyre_op op);
 /* The scalar reference, for tests and oracles. */
 gy_reduce_fn gy_reduce_reference(gyre_dtype type, gyre_op op);
-/* dst[i] = src[i] / divisor, for a collective over data that needed no combination (1 rank: divisor
+/* Numbers only: dst[i] = src[i] / divisor, for a collective over data that needed no combination (1 rank: divisor
  * 1 copies). */
 void gy_scale(void *dst, const void *src, size_t count, gyre_dtype type, uint32_t divisor);
 
 /* dst[i] = what leaves every value as it is: 0 for SUM, 1 for PROD, the greatest value for MIN (an
- * infinity in floating-point types), the least for MAX. */
+ * infinity in floating-point types), the least for MAX, these two with the highest index for the
+ * locations, all bits for BAND, 1 for LAND, 0 for the rest. */
 void gy_reduce_identity(void *dst, size_t count, gyre_dtype type, gyre_op op);
 
 /* Bulk copy, by vector loads and stores where these beat memcpy's `rep movsb`: that is slow to

@@ -8,8 +8,6 @@
 #include <string.h>
 #include "reduce.h"
 
-#define GY_ELEMENT_MAX 8
-
 /* The bits of the identity, in the low bytes. Least and greatest: the infinities of the
  * floating-point types. */
 struct limits {
@@ -34,13 +32,33 @@ static const struct limits limits[GYRE_DTYPE_COUNT] = {
 static uint64_t identity(gyre_dtype type, gyre_op op) {
   switch (op) {
     case GYRE_PROD: return limits[type].one;
+    case GYRE_LAND: return 1;
+    case GYRE_BAND: return UINT64_MAX;
     case GYRE_MIN: return limits[type].greatest;
     case GYRE_MAX: return limits[type].least;
     default: return 0;
   }
 }
 
+/* Of MINLOC and MAXLOC: the value that all others go before, with the highest index. */
+static void pair_identity(char *dst, size_t count, gyre_dtype type, gyre_op op) {
+  static const gyre_dtype values[GYRE_DTYPE_COUNT] = {
+      [GYRE_F32_I32] = GYRE_F32, [GYRE_F64_I64] = GYRE_F64, [GYRE_I32_I32] = GYRE_I32, [GYRE_I64_I64] = GYRE_I64};
+  const size_t half = gyre_dtype_size(type) / 2;
+  const struct limits *value = &limits[values[type]];
+  const uint64_t bits = op == GYRE_MINLOC ? value->greatest : value->least;
+  const uint64_t index = limits[half == 4 ? GYRE_I32 : GYRE_I64].greatest;
+  for (size_t i = 0; i < count; i++) {
+    memcpy(dst + 2 * i * half, &bits, half);
+    memcpy(dst + (2 * i + 1) * half, &index, half);
+  }
+}
+
 void gy_reduce_identity(void *dst, size_t count, gyre_dtype type, gyre_op op) {
+  if (op == GYRE_MINLOC || op == GYRE_MAXLOC) {
+    pair_identity(dst, count, type, op);
+    return;
+  }
   const uint64_t bits = identity(type, op); /* little-endian: the low bytes stand first */
   const size_t esize = gyre_dtype_size(type);
   for (size_t i = 0; i < count; i++) memcpy((char *)dst + i * esize, &bits, esize);

@@ -31,18 +31,38 @@ struct gy_kernels {
 extern const struct gy_kernels gy_kernels_scalar, gy_kernels_neon;
 extern const struct gy_kernels gy_kernels_avx2, gy_kernels_avx512;
 
-/* Contents of gy_kernels.reduce for functions named <op>_<type>. Products do not know signs; AVG
- * combines as SUM. */
-#define GY_KERNEL_ROW(sum, prod, minmax) \
-  { sum_##sum, prod_##prod, min_##minmax, max_##minmax, sum_##sum }
-#define GY_KERNEL_ROWS                                                                        \
-  {                                                                                           \
-    [GYRE_F32] = GY_KERNEL_ROW(f32, f32, f32), [GYRE_F64] = GY_KERNEL_ROW(f64, f64, f64),     \
-    [GYRE_F16] = GY_KERNEL_ROW(f16, f16, f16), [GYRE_BF16] = GY_KERNEL_ROW(bf16, bf16, bf16), \
-    [GYRE_I8] = GY_KERNEL_ROW(i8, u8, i8), [GYRE_U8] = GY_KERNEL_ROW(u8, u8, u8),             \
-    [GYRE_I16] = GY_KERNEL_ROW(i16, u16, i16), [GYRE_U16] = GY_KERNEL_ROW(u16, u16, u16),     \
-    [GYRE_I32] = GY_KERNEL_ROW(i32, u32, i32), [GYRE_U32] = GY_KERNEL_ROW(u32, u32, u32),     \
-    [GYRE_I64] = GY_KERNEL_ROW(i64, u64, i64), [GYRE_U64] = GY_KERNEL_ROW(u64, u64, u64),     \
+/* Pairs of 16 bytes have scalar kernels everywhere. */
+void gy_minloc_f64_i64(void *dst, const void *a, const void *b, size_t count, uint32_t divisor);
+void gy_maxloc_f64_i64(void *dst, const void *a, const void *b, size_t count, uint32_t divisor);
+void gy_minloc_i64_i64(void *dst, const void *a, const void *b, size_t count, uint32_t divisor);
+void gy_maxloc_i64_i64(void *dst, const void *a, const void *b, size_t count, uint32_t divisor);
+
+/* Contents of gy_kernels.reduce for functions named <op>_<type>. Products and bits do not know
+ * signs; AVG combines as SUM. */
+#define GY_FLOAT_ROW(type)                                                       \
+  {                                                                              \
+    [GYRE_SUM] = sum_##type, [GYRE_PROD] = prod_##type, [GYRE_MIN] = min_##type, \
+    [GYRE_MAX] = max_##type, [GYRE_AVG] = sum_##type,                            \
+  }
+#define GY_INTEGER_ROW(type, bits)                                                                          \
+  {                                                                                                         \
+    [GYRE_SUM] = sum_##type, [GYRE_PROD] = prod_##bits, [GYRE_MIN] = min_##type, [GYRE_MAX] = max_##type,   \
+    [GYRE_AVG] = sum_##type, [GYRE_BAND] = band_##bits, [GYRE_BOR] = bor_##bits, [GYRE_BXOR] = bxor_##bits, \
+    [GYRE_LAND] = land_##bits, [GYRE_LOR] = lor_##bits, [GYRE_LXOR] = lxor_##bits,                          \
+  }
+#define GY_PAIR_ROW(minloc, maxloc) \
+  { [GYRE_MINLOC] = minloc, [GYRE_MAXLOC] = maxloc }
+#define GY_KERNEL_ROWS                                                                                   \
+  {                                                                                                      \
+    [GYRE_F32] = GY_FLOAT_ROW(f32), [GYRE_F64] = GY_FLOAT_ROW(f64), [GYRE_F16] = GY_FLOAT_ROW(f16),      \
+    [GYRE_BF16] = GY_FLOAT_ROW(bf16), [GYRE_I8] = GY_INTEGER_ROW(i8, u8),                                \
+    [GYRE_U8] = GY_INTEGER_ROW(u8, u8), [GYRE_I16] = GY_INTEGER_ROW(i16, u16),                           \
+    [GYRE_U16] = GY_INTEGER_ROW(u16, u16), [GYRE_I32] = GY_INTEGER_ROW(i32, u32),                        \
+    [GYRE_U32] = GY_INTEGER_ROW(u32, u32), [GYRE_I64] = GY_INTEGER_ROW(i64, u64),                        \
+    [GYRE_U64] = GY_INTEGER_ROW(u64, u64), [GYRE_F32_I32] = GY_PAIR_ROW(minloc_f32_i32, maxloc_f32_i32), \
+    [GYRE_I32_I32] = GY_PAIR_ROW(minloc_i32_i32, maxloc_i32_i32),                                        \
+    [GYRE_F64_I64] = GY_PAIR_ROW(gy_minloc_f64_i64, gy_maxloc_f64_i64),                                  \
+    [GYRE_I64_I64] = GY_PAIR_ROW(gy_minloc_i64_i64, gy_maxloc_i64_i64),                                  \
   }
 
 #endif
@@ -207,18 +227,56 @@ GY_KERNEL(max_bf16, uint16_t, vi16, half_max(x, y, 0x7f80))
   }
 
 /* Sums and products are of unsigned elements, which wrap. */
-#define GY_INTEGER_KERNELS(s, S, VS, TYPE_S, u, U, VU, TYPE_U) \
-  GY_KERNEL(sum_whole_##u, U, VU, x + y)                       \
-  GY_KERNEL(prod_##u, U, VU, x *y)                             \
-  GY_INTEGER_SUM(s, u, TYPE_S)                                 \
-  GY_INTEGER_SUM(u, u, TYPE_U)                                 \
-  GY_MINMAX_KERNELS(s, S, VS)                                  \
+#define GY_INTEGER_KERNELS(s, S, VS, TYPE_S, u, U, VU, TYPE_U)  \
+  GY_KERNEL(sum_whole_##u, U, VU, x + y)                        \
+  GY_KERNEL(prod_##u, U, VU, x *y)                              \
+  GY_KERNEL(band_##u, U, VU, x &y)                              \
+  GY_KERNEL(bor_##u, U, VU, x | y)                              \
+  GY_KERNEL(bxor_##u, U, VU, x ^ y)                             \
+  GY_KERNEL(land_##u, U, VU, (VU)(x != 0) & (VU)(y != 0) & 1)   \
+  GY_KERNEL(lor_##u, U, VU, (VU)((x | y) != 0) & 1)             \
+  GY_KERNEL(lxor_##u, U, VU, ((VU)(x != 0) ^ (VU)(y != 0)) & 1) \
+  GY_INTEGER_SUM(s, u, TYPE_S)                                  \
+  GY_INTEGER_SUM(u, u, TYPE_U)                                  \
+  GY_MINMAX_KERNELS(s, S, VS)                                   \
   GY_MINMAX_KERNELS(u, U, VU)
 
 GY_INTEGER_KERNELS(i8, int8_t, vi8, GYRE_I8, u8, uint8_t, vu8, GYRE_U8)
 GY_INTEGER_KERNELS(i16, int16_t, vi16, GYRE_I16, u16, uint16_t, vu16, GYRE_U16)
 GY_INTEGER_KERNELS(i32, int32_t, vi32, GYRE_I32, u32, uint32_t, vu32, GYRE_U32)
 GY_INTEGER_KERNELS(i64, int64_t, vi64, GYRE_I64, u64, uint64_t, vu64, GYRE_U64)
+
+/* Pairs of 8 bytes: the value is the lower half of a 64-bit lane, the index the upper one. These
+ * give what holds for a pair's value (index), in both halves. */
+GY_INLINE vu64 of_value(vi32 mask) {
+  const vu64 value = (vu64)mask & 0xffffffffu;
+  return value | value << 32;
+}
+
+GY_INLINE vu64 of_index(vi32 mask) {
+  const vu64 index = (vu64)mask >> 32;
+  return index | index << 32;
+}
+
+/* Of each two pairs that with the lower key, or at equal keys with the lower index. */
+GY_INLINE vu64 first_pair(vu64 x, vu64 y, vi32 x_key, vi32 y_key) {
+  const vu64 lower_index = of_index((vi32)x <= (vi32)y);
+  const vu64 take = of_value(x_key < y_key) | (of_value(x_key == y_key) & lower_index);
+  return (x & take) | (y & ~take);
+}
+
+/* Integers in the order of floats, see half_key; every NaN becomes `nan`. */
+GY_INLINE vi32 f32_key(vu64 pairs, int32_t nan) {
+  const vi32 v = (vi32)pairs, is_nan = (v & 0x7fffffff) > 0x7f800000;
+  return ((v ^ ((v >> 31) & 0x7fffffff)) & ~is_nan) | (is_nan & nan);
+}
+
+GY_KERNEL(minloc_f32_i32, uint64_t, vu64,
+          first_pair(x, y, f32_key(x, INT32_MIN), f32_key(y, INT32_MIN)))
+GY_KERNEL(maxloc_f32_i32, uint64_t, vu64,
+          first_pair(x, y, ~f32_key(x, INT32_MAX), ~f32_key(y, INT32_MAX)))
+GY_KERNEL(minloc_i32_i32, uint64_t, vu64, first_pair(x, y, (vi32)x, (vi32)y))
+GY_KERNEL(maxloc_i32_i32, uint64_t, vu64, first_pair(x, y, ~(vi32)x, ~(vi32)y))
 
 GY_INLINE vu8 load(const char *from) {
   vu8 v;

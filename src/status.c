@@ -128,15 +128,21 @@ static const struct {
   const char *name;
   size_t size;
 } dtypes[GYRE_DTYPE_COUNT] = {
-    [GYRE_F32] = {"f32", 4},   [GYRE_F64] = {"f64", 8}, [GYRE_F16] = {"f16", 2},
-    [GYRE_BF16] = {"bf16", 2}, [GYRE_I8] = {"i8", 1},   [GYRE_U8] = {"u8", 1},
-    [GYRE_I16] = {"i16", 2},   [GYRE_U16] = {"u16", 2}, [GYRE_I32] = {"i32", 4},
-    [GYRE_U32] = {"u32", 4},   [GYRE_I64] = {"i64", 8}, [GYRE_U64] = {"u64", 8},
+    [GYRE_F32] = {"f32", 4},         [GYRE_F64] = {"f64", 8},
+    [GYRE_F16] = {"f16", 2},         [GYRE_BF16] = {"bf16", 2},
+    [GYRE_I8] = {"i8", 1},           [GYRE_U8] = {"u8", 1},
+    [GYRE_I16] = {"i16", 2},         [GYRE_U16] = {"u16", 2},
+    [GYRE_I32] = {"i32", 4},         [GYRE_U32] = {"u32", 4},
+    [GYRE_I64] = {"i64", 8},         [GYRE_U64] = {"u64", 8},
+    [GYRE_F32_I32] = {"f32_i32", 8}, [GYRE_F64_I64] = {"f64_i64", 16},
+    [GYRE_I32_I32] = {"i32_i32", 8}, [GYRE_I64_I64] = {"i64_i64", 16},
 };
 
 static const char *const ops[GYRE_OP_COUNT] = {
-    [GYRE_SUM] = "sum", [GYRE_PROD] = "prod", [GYRE_MIN] = "min",
-    [GYRE_MAX] = "max", [GYRE_AVG] = "avg",
+    [GYRE_SUM] = "sum",       [GYRE_PROD] = "prod", [GYRE_MIN] = "min",   [GYRE_MAX] = "max",
+    [GYRE_AVG] = "avg",       [GYRE_BAND] = "band", [GYRE_BOR] = "bor",   [GYRE_BXOR] = "bxor",
+    [GYRE_LAND] = "land",     [GYRE_LOR] = "lor",   [GYRE_LXOR] = "lxor", [GYRE_MINLOC] = "minloc",
+    [GYRE_MAXLOC] = "maxloc",
 };
 
 size_t gyre_dtype_size(gyre_dtype type) {

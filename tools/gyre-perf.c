@@ -101,7 +101,7 @@ static gyre_status run_all(struct perf_session *s) {
   int first_op = o->op < 0 ? 0 : o->op, ops = all_ops ? GYRE_OP_COUNT : 1;
   for (int t = first_type; st == GYRE_OK && t < first_type + types; t++)
     for (int op = first_op; st == GYRE_OK && op < first_op + ops; op++)
-      if (perf_collective_takes(o->coll, (gyre_op)op))
+      if (perf_collective_takes(o->coll, (gyre_dtype)t, (gyre_op)op))
         st = run_sweep(s, (gyre_dtype)t, (gyre_op)op);
   return st;
 }

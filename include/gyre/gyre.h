@@ -93,15 +93,39 @@ typedef enum gyre_dtype {
   GYRE_I32,
   GYRE_U32,
   GYRE_I64,
-  GYRE_U64
+  GYRE_U64,
+  GYRE_F32_I32, /* a pair: struct { float value; int32_t index; } */
+  GYRE_F64_I64, /* struct { double value; int64_t index; } */
+  GYRE_I32_I32, /* struct { int32_t value, index; } */
+  GYRE_I64_I64  /* struct { int64_t value, index; } */
 } gyre_dtype;
-#define GYRE_DTYPE_COUNT 12
+#define GYRE_DTYPE_COUNT 16
 
-/* Integer SUM and PROD wrap. AVG is the sum divided by the world size; for integers the sum wraps,
- * then divides truncating toward zero. MIN and MAX: NaN wins, -0 < +0. F16 and BF16 are combined in
- * F32 and rounded once per step. */
-typedef enum gyre_op { GYRE_SUM, GYRE_PROD, GYRE_MIN, GYRE_MAX, GYRE_AVG } gyre_op;
-#define GYRE_OP_COUNT 5
+/* SUM, PROD, MIN, MAX and AVG take numbers: the floating-point and integer types. Integer SUM and
+ * PROD wrap. AVG is the sum divided by the world size; for integers the sum wraps, then divides
+ * truncating toward zero. MIN and MAX: NaN wins, -0 < +0. F16 and BF16 are combined in F32 and
+ * rounded once per step.
+ * The bitwise and the logical operators take integers; a logical one gives 1 or 0, and takes
+ * anything but 0 for true.
+ * MINLOC and MAXLOC take pairs: the one with the least (largest) value, ordered as by MIN and MAX;
+ * of equal values, and of two NaNs, that with the lower index.
+ * Collectives that combine nothing take every type. */
+typedef enum gyre_op {
+  GYRE_SUM,
+  GYRE_PROD,
+  GYRE_MIN,
+  GYRE_MAX,
+  GYRE_AVG,
+  GYRE_BAND, /* bitwise and, or, exclusive or */
+  GYRE_BOR,
+  GYRE_BXOR,
+  GYRE_LAND, /* logical and, or, exclusive or */
+  GYRE_LOR,
+  GYRE_LXOR,
+  GYRE_MINLOC,
+  GYRE_MAXLOC
+} gyre_op;
+#define GYRE_OP_COUNT 13
 
 /* Where rank 0 listens (its context's port), a secret and a nonce: opaque, copy it whole to the
  * other ranks by any means. It holds a key: treat it as a password. */
@@ -151,6 +175,8 @@ GYRE_API size_t gyre_dtype_size(gyre_dtype type);
 /* Static lower-case names, "f32" and "sum"; NULL for a value that is none. */
 GYRE_API const char *gyre_dtype_name(gyre_dtype type);
 GYRE_API const char *gyre_op_name(gyre_op op);
+/* 1 if the operator combines elements of the type, 0 if not, also for values that are none. */
+GYRE_API int gyre_op_accepts(gyre_op op, gyre_dtype type);
 
 /* Creates a context with the environment's settings. On success *out is owned by the caller, who
  * destroys it after its communicators. Errors: ARG (a GYRE_* variable is out of range; the text
@@ -390,7 +416,8 @@ GYRE_API gyre_status gyre_scan_async(gyre_comm *comm, const void *in, void *out,
                                      gyre_dtype type, gyre_op op, gyre_request **req);
 /* The same without the rank's own contribution: ranks 0 to r - 1. On rank 0, which has none before
  * it, `out` becomes the operator's identity: 0 for SUM, 1 for PROD; for MIN the greatest value of
- * the type and for MAX the least (the infinities in floating-point types). */
+ * the type and for MAX the least (the infinities in floating-point types), the same with the highest
+ * index for MINLOC and MAXLOC; all bits for BAND, 1 for LAND, 0 for the others. */
 GYRE_API gyre_status gyre_exclusive_scan(gyre_comm *comm, const void *in, void *out, size_t count,
                                          gyre_dtype type, gyre_op op);
 GYRE_API gyre_status gyre_exclusive_scan_async(gyre_comm *comm, const void *in, void *out,

@@ -96,10 +96,14 @@ static void values(void **state) {
     assert_int_equal(statuses[i], -i);
   assert_int_equal(GYRE_IN_PROGRESS, 1);
 
-  const int types[] = {GYRE_F32, GYRE_F64, GYRE_F16, GYRE_BF16, GYRE_I8,  GYRE_U8,
-                       GYRE_I16, GYRE_U16, GYRE_I32, GYRE_U32,  GYRE_I64, GYRE_U64};
+  const int types[] = {GYRE_F32,     GYRE_F64,     GYRE_F16,     GYRE_BF16,   GYRE_I8,  GYRE_U8,
+                       GYRE_I16,     GYRE_U16,     GYRE_I32,     GYRE_U32,    GYRE_I64, GYRE_U64,
+                       GYRE_F32_I32, GYRE_F64_I64, GYRE_I32_I32, GYRE_I64_I64};
+  assert_int_equal(sizeof types / sizeof *types, GYRE_DTYPE_COUNT);
   for (int i = 0; i < GYRE_DTYPE_COUNT; i++) assert_int_equal(types[i], i);
-  const int ops[] = {GYRE_SUM, GYRE_PROD, GYRE_MIN, GYRE_MAX, GYRE_AVG};
+  const int ops[] = {GYRE_SUM,  GYRE_PROD, GYRE_MIN, GYRE_MAX,  GYRE_AVG,    GYRE_BAND,  GYRE_BOR,
+                     GYRE_BXOR, GYRE_LAND, GYRE_LOR, GYRE_LXOR, GYRE_MINLOC, GYRE_MAXLOC};
+  assert_int_equal(sizeof ops / sizeof *ops, GYRE_OP_COUNT);
   for (int i = 0; i < GYRE_OP_COUNT; i++) assert_int_equal(ops[i], i);
   assert_int_equal(GYRE_F_NO_PROGRESS_THREAD, 1);
   assert_int_equal(GYRE_F_EAGER_LINKS, 2);

@@ -40,6 +40,12 @@ static void store(gyre_dtype type, void *at, size_t i, int64_t v) {
     case GYRE_U16: ((uint16_t *)at)[i] = (uint16_t)v; break;
     case GYRE_I32:
     case GYRE_U32: ((uint32_t *)at)[i] = (uint32_t)v; break;
+    case GYRE_F32_I32:
+    case GYRE_F64_I64:
+    case GYRE_I32_I32:
+    case GYRE_I64_I64: /* only copied here */
+      memset((char *)at + i * gyre_dtype_size(type), (int)(v + 100), gyre_dtype_size(type));
+      break;
     default: ((uint64_t *)at)[i] = (uint64_t)v;
   }
 }
@@ -60,11 +66,18 @@ static int64_t reduced(gyre_dtype type, gyre_op op, int nranks, size_t i) {
   int64_t v = value(type, op, 0, i);
   for (int r = 1; r < nranks; r++) {
     int64_t b = value(type, op, r, i);
-    v = op == GYRE_PROD  ? v * b
-        : op == GYRE_MIN ? (b < v ? b : v)
-        : op == GYRE_MAX ? (b > v ? b : v)
-                         : v + b;
+    v = op == GYRE_PROD   ? v * b
+        : op == GYRE_MIN  ? (b < v ? b : v)
+        : op == GYRE_MAX  ? (b > v ? b : v)
+        : op == GYRE_BAND ? (v & b)
+        : op == GYRE_BOR  ? (v | b)
+        : op == GYRE_BXOR ? (v ^ b)
+        : op == GYRE_LAND ? (v && b)
+        : op == GYRE_LOR  ? (v || b)
+        : op == GYRE_LXOR ? (!v != !b)
+                          : v + b;
   }
+  if (op >= GYRE_LAND) return v != 0; /* also of one rank */
   return v;
 }
 
@@ -77,6 +90,7 @@ static void store_identity(gyre_dtype type, gyre_op op, void *at, size_t i) {
       [GYRE_I64] = INT64_MAX,  [GYRE_U64] = -1};
   float infinity = op == GYRE_MIN ? INFINITY : -INFINITY;
   if (op == GYRE_SUM || op == GYRE_PROD) store(type, at, i, op == GYRE_PROD);
+  else if (op > GYRE_MAX) store(type, at, i, op == GYRE_BAND ? -1 : op == GYRE_LAND);
   else if (type == GYRE_F32) ((float *)at)[i] = infinity;
   else if (type == GYRE_F64) ((double *)at)[i] = (double)infinity;
   else if (type == GYRE_F16) ((uint16_t *)at)[i] = gy_f32_to_f16(infinity);
@@ -175,7 +189,7 @@ static int run_shape(struct rank_env *env, const struct shape *s) {
                        s->in_place ? " in place" : "");
   }
   for (size_t i = 0; i < b.in_count && !s->in_place && !failed; i++) {
-    char was[8];
+    char was[16];
     store(s->type, was, 0, value(s->type, s->op, env->rank, i));
     if (memcmp(was, b.in + i * esize, esize))
       failed = RANK_FAIL(env, "%s: the input was written", gy_coll_name(s->coll));
@@ -196,7 +210,9 @@ static int every_type_and_operator(struct rank_env *env) {
   for (int coll = 0; coll < GY_COLL_COUNT && !failed; coll++) {
     if (gy_coll_traits((unsigned)coll)->layout == GY_VARY) continue; /* see test_exchange.c */
     for (int type = 0; type < GYRE_DTYPE_COUNT; type++) {
-      for (int op = 0; op < (gy_coll_traits((unsigned)coll)->reduces ? GYRE_OP_COUNT : 1); op++) {
+      bool reduces = gy_coll_traits((unsigned)coll)->reduces;
+      for (int op = 0; op < (reduces ? GYRE_MINLOC : 1); op++) {
+        if (reduces && !gyre_op_accepts((gyre_op)op, (gyre_dtype)type)) continue;
         if (is_scan((enum gy_coll)coll) && op == GYRE_AVG) continue;
         for (size_t k = 0; k < sizeof counts / sizeof *counts && !failed; k++) {
           struct shape s = {(enum gy_coll)coll, (gyre_dtype)type,      (gyre_op)op, 0,

@@ -85,7 +85,7 @@ for collective in all_reduce reduce_scatter all_gather broadcast reduce scan exc
   all_gather_v reduce_scatter_v all_to_all_v gather_v scatter_v; do
   case $collective in
     all_reduce | reduce_scatter | reduce_scatter_v | reduce) rows=$((12 * 5 * 3)) ;;
-    scan | exclusive_scan) rows=$((12 * 4 * 3)) ;;
+    scan | exclusive_scan) rows=$(((4 * 4 + 8 * 10 + 4 * 2) * 3)) ;; # no averages
     *) rows=$((12 * 3)) ;;
   esac
   # 0, 1 and 4097 elements, on every rank where the buffer holds a block of each

@@ -132,6 +132,12 @@ static int32_t combine(gyre_op op, int32_t a, int32_t b) {
     case GYRE_PROD: return (int32_t)((uint32_t)a * (uint32_t)b);
     case GYRE_MIN: return a < b ? a : b;
     case GYRE_MAX: return a > b ? a : b;
+    case GYRE_BAND: return a & b;
+    case GYRE_BOR: return a | b;
+    case GYRE_BXOR: return a ^ b;
+    case GYRE_LAND: return a && b;
+    case GYRE_LOR: return a || b;
+    case GYRE_LXOR: return !a != !b;
     default: return (int32_t)((uint32_t)a + (uint32_t)b);
   }
 }
@@ -139,16 +145,17 @@ static int32_t combine(gyre_op op, int32_t a, int32_t b) {
 static int32_t reduced(const struct operation *o, size_t i) {
   int32_t v = input(o, 0, i);
   for (int r = 1; r < o->nranks; r++) v = combine(o->op, v, input(o, r, i));
+  if (o->op >= GYRE_LAND) return v != 0; /* also with one rank */
   return o->op == GYRE_AVG ? v / o->nranks : v;
 }
 
 /* Of ranks 0 to n - 1. */
 static int32_t prefix(const struct operation *o, int n, size_t i) {
   static const int32_t identity[GYRE_OP_COUNT] = {
-      [GYRE_PROD] = 1, [GYRE_MIN] = INT32_MAX, [GYRE_MAX] = INT32_MIN};
+      [GYRE_PROD] = 1, [GYRE_MIN] = INT32_MAX, [GYRE_MAX] = INT32_MIN, [GYRE_BAND] = -1, [GYRE_LAND] = 1};
   int32_t v = n > 0 ? input(o, 0, i) : identity[o->op];
   for (int r = 1; r < n; r++) v = combine(o->op, v, input(o, r, i));
-  return v;
+  return o->op >= GYRE_LAND ? v != 0 : v;
 }
 
 /* The rank whose block element i of a buffer that holds all is in, and its place there; -1: a gap. */

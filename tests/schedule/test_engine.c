@@ -21,7 +21,7 @@ static void run_case(const struct gy_algo *algo, int nranks, size_t count, uint6
                                 .window = 1 + (uint32_t)(seed % 5),
                                 .seed = seed};
   struct operation o = {.coll = (enum gy_coll)algo->coll,
-                        .op = (gyre_op)(seed % GYRE_OP_COUNT),
+                        .op = (gyre_op)(seed % GYRE_MINLOC),
                         .nranks = nranks,
                         .root = (int)(seed / 3) % nranks,
                         .count = algo->coll == GY_BARRIER ? 0 : count,

@@ -116,6 +116,12 @@ static void fill_values(void *to, gyre_dtype type, size_t n, unsigned who) {
       case GYRE_U16: ((uint16_t *)to)[i] = (uint16_t)v; break;
       case GYRE_I32:
       case GYRE_U32: ((uint32_t *)to)[i] = (uint32_t)v; break;
+      case GYRE_F32_I32:
+      case GYRE_F64_I64:
+      case GYRE_I32_I32:
+      case GYRE_I64_I64:
+        memset((char *)to + i * gyre_dtype_size(type), v, gyre_dtype_size(type));
+        break;
       default: ((uint64_t *)to)[i] = (uint64_t)v; break;
     }
   }
@@ -149,6 +155,11 @@ static void test_reductions(struct world *w) {
     struct reduction sum = {.type = (gyre_dtype)type, .op = GYRE_SUM};
     struct reduction mean = {.type = (gyre_dtype)type, .op = GYRE_AVG, .finish = 3};
     struct reduction swapped = {.type = (gyre_dtype)type, .op = GYRE_MAX, .swap = true};
+    if (!gyre_op_accepts(GYRE_SUM, (gyre_dtype)type)) { /* a pair */
+      sum.op = GYRE_MINLOC;
+      swapped.op = GYRE_MAXLOC;
+      mean = sum;
+    }
     for (size_t n = 0; n < 20; n++) reduce_once(e, n % 2 ? &sum : &mean, n, n % 3 == 0);
     for (size_t b = 0; b < conformance->n_borders; b++) {
       size_t n = conformance->borders[b] / esize;

@@ -25,7 +25,7 @@ typedef long double wide;
 #define COUNT 300        /* elements of the short cases */
 #define LONG_COUNT 20011 /* of the long one */
 #define SLACK 64         /* bytes an operand may be moved */
-#define MAX_ELEMENT 8
+#define MAX_ELEMENT 16
 
 static const char *const levels[] = {"avx2", "avx512", "neon"};
 static const uint32_t divisors[] = {0, 1, 2, 3, 7, 16384, 0x80000001u, 0xffffffffu};
@@ -38,6 +38,19 @@ static uint64_t random_bits(void) {
 }
 
 /* ------------------------------------------------------------------------------ elements --- */
+
+static bool is_pair(gyre_dtype t) {
+  return t == GYRE_F32_I32 || t == GYRE_F64_I64 || t == GYRE_I32_I32 || t == GYRE_I64_I64;
+}
+
+/* Of the two halves of a pair. */
+static gyre_dtype value_type(gyre_dtype t) {
+  return t == GYRE_F32_I32   ? GYRE_F32
+         : t == GYRE_F64_I64 ? GYRE_F64
+         : t == GYRE_I32_I32 ? GYRE_I32
+                             : GYRE_I64;
+}
+static gyre_dtype index_type(gyre_dtype t) { return gyre_dtype_size(t) == 8 ? GYRE_I32 : GYRE_I64; }
 
 static int mantissa_bits(gyre_dtype t) { /* 0: an integer */
   static const int bits[GYRE_DTYPE_COUNT] = {
@@ -118,8 +131,22 @@ static uint64_t random_value(gyre_dtype t) {
   return (u & ~exponent_mask(t)) | (one + ((pick >> 3) % 8 << m) - (UINT64_C(4) << m));
 }
 
+/* Indices are few, so that they meet equal ones. */
+static void fill_pairs(void *to, gyre_dtype t, size_t count) {
+  size_t half = gyre_dtype_size(t) / 2;
+  for (size_t i = 0; i < count; i++) {
+    uint64_t u = random_value(value_type(t)), index = random_bits() % 5 - 2;
+    memcpy((char *)to + 2 * i * half, &u, half);
+    memcpy((char *)to + (2 * i + 1) * half, &index, half);
+  }
+}
+
 static void fill(void *to, gyre_dtype t, size_t count) {
   size_t size = gyre_dtype_size(t);
+  if (is_pair(t)) {
+    fill_pairs(to, t, count);
+    return;
+  }
   for (size_t i = 0; i < count; i++) {
     uint64_t u = random_value(t);
     memcpy((char *)to + i * size, &u, size);
@@ -187,6 +214,12 @@ static uint64_t integer_oracle(uint64_t a, uint64_t b, gyre_dtype t, gyre_op op,
     case GYRE_MIN: return x < y ? a : b;
     case GYRE_MAX: return x > y ? a : b;
     case GYRE_PROD: return wrapped((unsigned __int128)x * (unsigned __int128)y, t);
+    case GYRE_BAND: return a & b;
+    case GYRE_BOR: return a | b;
+    case GYRE_BXOR: return a ^ b;
+    case GYRE_LAND: return x != 0 ? y != 0 : 0;
+    case GYRE_LOR: return x != 0 ? 1 : y != 0;
+    case GYRE_LXOR: return x != 0 ? y == 0 : y != 0;
     default: r = integer(wrapped((unsigned __int128)(x + y), t), t); break;
   }
   return wrapped((unsigned __int128)(divisor > 1 ? r / divisor : r), t);
@@ -210,6 +243,7 @@ static void check_reference(uint64_t a, uint64_t b, gyre_dtype t, gyre_op op, ui
 
 static void check_reference_pair(uint64_t a, uint64_t b, gyre_dtype t) {
   for (gyre_op op = 0; op < GYRE_OP_COUNT; op++) {
+    if (!gyre_op_accepts(op, t)) continue;
     size_t n = divides(op) ? sizeof divisors / sizeof *divisors : 1;
     for (size_t k = 0; k < n; k++) check_reference(a, b, t, op, divisors[k]);
   }
@@ -219,6 +253,7 @@ static void reference_is_exact_arithmetic(void **state) {
   (void)state;
   uint64_t v[64];
   for (gyre_dtype t = 0; t < GYRE_DTYPE_COUNT; t++) {
+    if (is_pair(t)) continue;
     size_t n = special_values(t, v);
     for (size_t i = 0; i < n; i++) {
       for (size_t k = 0; k < n; k++) check_reference_pair(v[i], v[k], t);
@@ -227,9 +262,68 @@ static void reference_is_exact_arithmetic(void **state) {
   }
 }
 
+/* Whether the pair (a, i) is picked before (b, k); values as bits. */
+static bool goes_first(uint64_t a, int64_t i, uint64_t b, int64_t k, gyre_dtype value, gyre_op op) {
+  bool a_nan = is_nan(a, value), b_nan = is_nan(b, value);
+  if (a_nan != b_nan) return a_nan;
+  if (a_nan || a == b) return i <= k;
+  gyre_op of_values = op == GYRE_MINLOC ? GYRE_MIN : GYRE_MAX;
+  return oracle(a, b, value, of_values, 0) == a;
+}
+
+static void check_location(uint64_t a, int64_t i, uint64_t b, int64_t k, gyre_dtype t, gyre_op op) {
+  size_t half = gyre_dtype_size(t) / 2;
+  unsigned char x[16] = {0}, y[16] = {0}, got[16];
+  memcpy(x, &a, half);
+  memcpy(x + half, &i, half);
+  memcpy(y, &b, half);
+  memcpy(y + half, &k, half);
+  gy_reduce_reference(t, op)(got, x, y, 1, 0);
+  if (memcmp(got, goes_first(a, i, b, k, value_type(t), op) ? x : y, 2 * half) != 0) {
+    fail_msg("%s %s of (%llx, %lld) and (%llx, %lld) picks the wrong one", gyre_dtype_name(t),
+             gyre_op_name(op), (unsigned long long)a, (long long)i, (unsigned long long)b,
+             (long long)k);
+  }
+}
+
+static void locations_are_of_the_first_in_order(void **state) {
+  (void)state;
+  uint64_t v[64];
+  const int64_t indices[] = {0, 1, -1, INT32_MAX, INT32_MIN};
+  for (gyre_dtype t = 0; t < GYRE_DTYPE_COUNT; t++) {
+    if (!is_pair(t)) continue;
+    assert_int_equal(gyre_dtype_size(t),
+                     gyre_dtype_size(value_type(t)) + gyre_dtype_size(index_type(t)));
+    size_t n = special_values(value_type(t), v);
+    for (size_t k = 0; k < n * n * 25; k++) {
+      uint64_t a = v[k % n], b = v[k / n % n];
+      int64_t i = indices[k / n / n % 5], j = indices[k / n / n / 5];
+      check_location(a, i, b, j, t, GYRE_MINLOC);
+      check_location(a, i, b, j, t, GYRE_MAXLOC);
+    }
+  }
+}
+
+static void operators_take_their_types(void **state) {
+  (void)state;
+  for (int t = 0; t < GYRE_DTYPE_COUNT; t++) {
+    bool number = !is_pair((gyre_dtype)t), integer_type = number && mantissa_bits((gyre_dtype)t) == 0;
+    for (int op = 0; op < GYRE_OP_COUNT; op++) {
+      bool takes = op >= GYRE_MINLOC ? !number : op >= GYRE_BAND ? integer_type : number;
+      assert_int_equal(gyre_op_accepts((gyre_op)op, (gyre_dtype)t), takes);
+      assert_int_equal(gy_reduce_kernel((gyre_dtype)t, (gyre_op)op) != NULL, takes);
+    }
+  }
+  assert_int_equal(gyre_op_accepts((gyre_op)GYRE_OP_COUNT, GYRE_I32), 0);
+  assert_int_equal(gyre_op_accepts((gyre_op)-1, GYRE_I32), 0);
+  assert_int_equal(gyre_op_accepts(GYRE_SUM, (gyre_dtype)GYRE_DTYPE_COUNT), 0);
+  assert_int_equal(gyre_op_accepts(GYRE_SUM, (gyre_dtype)-1), 0);
+}
+
 static void scale_divides_and_one_copies(void **state) {
   (void)state;
   for (gyre_dtype t = 0; t < GYRE_DTYPE_COUNT; t++) {
+    if (is_pair(t)) continue;
     size_t size = gyre_dtype_size(t);
     unsigned char in[COUNT * MAX_ELEMENT], out[COUNT * MAX_ELEMENT];
     fill(in, t, COUNT);
@@ -270,8 +364,10 @@ static void check_result(const struct trial *c, const unsigned char *got, size_t
                          const char *what, size_t detail) {
   if (memcmp(got, c->expected, count * c->size) == 0) return;
   for (size_t i = 0; i < count; i++) {
-    uint64_t g = get(got + i * c->size, c->type), e = get(c->expected + i * c->size, c->type);
-    if (same(g, e, c->type)) continue;
+    if (memcmp(got + i * c->size, c->expected + i * c->size, c->size) == 0) continue;
+    gyre_dtype t = is_pair(c->type) ? value_type(c->type) : c->type;
+    uint64_t g = get(got + i * c->size, t), e = get(c->expected + i * c->size, t);
+    if (!is_pair(c->type) && same(g, e, t)) continue;
     fail_msg("%s %s %s by %u, %s %zu: element %zu of %zu is %llx, not %llx", gy_reduce_isa(),
              gyre_dtype_name(c->type), gyre_op_name(c->op), c->divisor, what, detail, i, count,
              (unsigned long long)g, (unsigned long long)e);
@@ -355,6 +451,7 @@ static void with_every_kernel(size_t count, void (*body)(const struct trial *c))
     fill(b, t, count);
     for (gyre_op op = 0; op < GYRE_OP_COUNT; op++) {
       uint32_t divisor = op == GYRE_AVG ? 3 : 0;
+      if (!gyre_op_accepts(op, t)) continue;
       gy_reduce_reference(t, op)(expected, a, b, count, divisor);
       for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         if (gy_reduce_use(levels[i]) != GYRE_OK) continue;
@@ -392,6 +489,7 @@ static void kernels_match_on_special_values(void **state) {
   (void)state;
   uint64_t v[64];
   for (gyre_dtype t = 0; t < GYRE_DTYPE_COUNT; t++) {
+    if (is_pair(t)) continue;
     size_t n = special_values(t, v), size = gyre_dtype_size(t), count = 67;
     unsigned char a[67 * MAX_ELEMENT], b[sizeof a], d[sizeof a], expected[sizeof a];
     for (size_t k = 0; k < n * n; k++) {
@@ -401,6 +499,7 @@ static void kernels_match_on_special_values(void **state) {
       }
       gyre_op op = k % GYRE_OP_COUNT;
       uint32_t divisor = op == GYRE_AVG ? 2 : 1;
+      if (!gyre_op_accepts(op, t)) continue;
       gy_reduce_reference(t, op)(expected, a, b, count, divisor);
       for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         if (gy_reduce_use(levels[i]) != GYRE_OK) continue;
@@ -429,9 +528,6 @@ static void level_is_chosen_by_name(void **state) {
 #ifdef __x86_64__
   if (__builtin_cpu_supports("avx2")) assert_string_not_equal(gy_reduce_isa(), "scalar");
 #endif
-  for (gyre_dtype t = 0; t < GYRE_DTYPE_COUNT; t++) {
-    for (gyre_op op = 0; op < GYRE_OP_COUNT; op++) assert_true(gy_reduce_kernel(t, op) != NULL);
-  }
 }
 
 /* --------------------------------------------------------------- floating-point environment --- */
@@ -476,11 +572,13 @@ static void identity_changes_nothing(void **state) {
     for (int op = 0; op < GYRE_OP_COUNT; op++)
       for (int round = 0; round < 200; round++) {
         gyre_dtype type = (gyre_dtype)t;
+        if (!gyre_op_accepts((gyre_op)op, type) || is_pair(type)) continue;
         uint64_t none[2] = {0, 0}, x = random_bits(), left = 0, right = 0, same = 0;
         size_t esize = gyre_dtype_size(type);
         gy_reduce_fn reduce = gy_reduce_reference(type, (gyre_op)op);
         gy_reduce_identity(none, 2, type, (gyre_op)op);
         assert_memory_equal(none, (char *)none + esize, esize);
+        if (op >= GYRE_LAND) x &= 1;                              /* other values become 1 */
         gy_reduce_reference(type, GYRE_MAX)(&same, &x, &x, 1, 0); /* a NaN becomes quiet */
         if (memcmp(&same, &x, esize) != 0) continue;
         reduce(&left, none, &x, 1, 0);
@@ -490,9 +588,27 @@ static void identity_changes_nothing(void **state) {
       }
 }
 
+static void identity_of_locations_changes_nothing(void **state) {
+  (void)state;
+  for (int t = 0; t < GYRE_DTYPE_COUNT; t++)
+    for (int op = GYRE_MINLOC; op <= GYRE_MAXLOC && is_pair((gyre_dtype)t); op++) {
+      unsigned char x[COUNT * MAX_ELEMENT], none[sizeof x], left[sizeof x], right[sizeof x];
+      size_t bytes = COUNT * gyre_dtype_size((gyre_dtype)t);
+      gy_reduce_fn reduce = gy_reduce_reference((gyre_dtype)t, (gyre_op)op);
+      fill(x, (gyre_dtype)t, COUNT);
+      gy_reduce_identity(none, COUNT, (gyre_dtype)t, (gyre_op)op);
+      reduce(left, none, x, COUNT, 0);
+      reduce(right, x, none, COUNT, 0);
+      assert_memory_equal(left, x, bytes);
+      assert_memory_equal(right, x, bytes);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(reference_is_exact_arithmetic),
+      cmocka_unit_test(locations_are_of_the_first_in_order),
+      cmocka_unit_test(operators_take_their_types),
       cmocka_unit_test(scale_divides_and_one_copies),
       cmocka_unit_test(kernels_match_at_every_count_and_in_place),
       cmocka_unit_test(kernels_match_at_every_offset),
@@ -500,6 +616,7 @@ int main(void) {
       cmocka_unit_test(kernels_match_on_long_ranges),
       cmocka_unit_test(kernels_match_on_special_values),
       cmocka_unit_test(identity_changes_nothing),
+      cmocka_unit_test(identity_of_locations_changes_nothing),
       cmocka_unit_test(level_is_chosen_by_name),
       cmocka_unit_test(environment_is_set_and_restored),
   };

@@ -127,10 +127,14 @@ static void types_have_sizes_and_names(void **state) {
     gyre_dtype type;
     const char *name;
     size_t size;
-  } all[GYRE_DTYPE_COUNT] = {{GYRE_F32, "f32", 4},   {GYRE_F64, "f64", 8}, {GYRE_F16, "f16", 2},
-                             {GYRE_BF16, "bf16", 2}, {GYRE_I8, "i8", 1},   {GYRE_U8, "u8", 1},
-                             {GYRE_I16, "i16", 2},   {GYRE_U16, "u16", 2}, {GYRE_I32, "i32", 4},
-                             {GYRE_U32, "u32", 4},   {GYRE_I64, "i64", 8}, {GYRE_U64, "u64", 8}};
+  } all[GYRE_DTYPE_COUNT] = {{GYRE_F32, "f32", 4},         {GYRE_F64, "f64", 8},
+                             {GYRE_F16, "f16", 2},         {GYRE_BF16, "bf16", 2},
+                             {GYRE_I8, "i8", 1},           {GYRE_U8, "u8", 1},
+                             {GYRE_I16, "i16", 2},         {GYRE_U16, "u16", 2},
+                             {GYRE_I32, "i32", 4},         {GYRE_U32, "u32", 4},
+                             {GYRE_I64, "i64", 8},         {GYRE_U64, "u64", 8},
+                             {GYRE_F32_I32, "f32_i32", 8}, {GYRE_F64_I64, "f64_i64", 16},
+                             {GYRE_I32_I32, "i32_i32", 8}, {GYRE_I64_I64, "i64_i64", 16}};
   for (size_t i = 0; i < GYRE_DTYPE_COUNT; i++) {
     assert_string_equal(gyre_dtype_name(all[i].type), all[i].name);
     assert_int_equal(gyre_dtype_size(all[i].type), all[i].size);
@@ -148,6 +152,14 @@ static void operators_have_names(void **state) {
   assert_string_equal(gyre_op_name(GYRE_MIN), "min");
   assert_string_equal(gyre_op_name(GYRE_MAX), "max");
   assert_string_equal(gyre_op_name(GYRE_AVG), "avg");
+  assert_string_equal(gyre_op_name(GYRE_BAND), "band");
+  assert_string_equal(gyre_op_name(GYRE_BOR), "bor");
+  assert_string_equal(gyre_op_name(GYRE_BXOR), "bxor");
+  assert_string_equal(gyre_op_name(GYRE_LAND), "land");
+  assert_string_equal(gyre_op_name(GYRE_LOR), "lor");
+  assert_string_equal(gyre_op_name(GYRE_LXOR), "lxor");
+  assert_string_equal(gyre_op_name(GYRE_MINLOC), "minloc");
+  assert_string_equal(gyre_op_name(GYRE_MAXLOC), "maxloc");
   assert_null(gyre_op_name((gyre_op)GYRE_OP_COUNT));
   assert_null(gyre_op_name((gyre_op)-1));
 }

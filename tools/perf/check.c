@@ -11,7 +11,7 @@ enum finding { WRONG_RESULT, WRONG_INPUT, WRONG_BYSTANDER };
 struct report { /* of one rank; travels as bytes */
   uint64_t wrong;
   uint64_t index; /* of the first wrong element, in the rank's own buffer */
-  unsigned char got[8], want[8];
+  unsigned char got[16], want[16];
   uint32_t finding;
   uint32_t padding;
 };
@@ -95,7 +95,7 @@ static void compare(struct checked *c, struct report *report, enum finding findi
 static void compare_poison(struct checked *c, struct report *report, enum finding finding,
                            const void *got, size_t count) {
   size_t esize = gyre_dtype_size(c->shape->type);
-  unsigned char poison[8];
+  unsigned char poison[16];
   memset(poison, PERF_POISON, sizeof(poison));
   for (size_t i = 0; i < count; i++) {
     const char *element = (const char *)got + i * esize;
@@ -156,7 +156,7 @@ static void print_report(const struct checked *c, int rank, const struct report 
   static const char *const places[] = {"output", "input, which must not be written: element",
                                        "output of a rank that gets none: element"};
   const struct perf_shape *shape = c->shape;
-  char got[64], want[64];
+  char got[96], want[96];
   perf_element_text(shape->type, r->got, got, sizeof(got));
   perf_element_text(shape->type, r->want, want, sizeof(want));
   fprintf(stderr,

@@ -218,8 +218,9 @@ bool perf_out_is_part(const struct perf_collective *coll) {
   return coll->in_blocks && !coll->out_blocks;
 }
 
-bool perf_collective_takes(const struct perf_collective *coll, gyre_op op) {
-  return coll->scope == PERF_ALL_RANKS || op != GYRE_AVG;
+bool perf_collective_takes(const struct perf_collective *coll, gyre_dtype type, gyre_op op) {
+  if (!coll->has_op) return true;
+  return gyre_op_accepts(op, type) && (coll->scope == PERF_ALL_RANKS || op != GYRE_AVG);
 }
 
 size_t perf_collective_grain(const struct perf_collective *coll, size_t esize, int nranks) {

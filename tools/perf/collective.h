@@ -55,8 +55,8 @@ size_t perf_block_start(const struct perf_collective *coll, size_t count, int nr
 /* Whether `in` (or `out`) is only this rank's block, so that in place it is a part of the other. */
 bool perf_in_is_part(const struct perf_collective *coll);
 bool perf_out_is_part(const struct perf_collective *coll);
-/* There is no average of a scan. */
-bool perf_collective_takes(const struct perf_collective *coll, gyre_op op);
+/* Whether there is such a call: the operator takes the type, and there is no average of a scan. */
+bool perf_collective_takes(const struct perf_collective *coll, gyre_dtype type, gyre_op op);
 /* Bytes of the smallest non-empty message: one element of `esize` bytes on every rank; 1 for a
  * barrier. */
 size_t perf_collective_grain(const struct perf_collective *coll, size_t esize, int nranks);

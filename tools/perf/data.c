@@ -24,7 +24,7 @@ static uint64_t draw(const struct perf_series *s, int who, size_t place) {
 /* An integer of [-limit, limit], or of [0, limit] for an unsigned type. */
 static double within(gyre_dtype type, uint64_t random, int limit) {
   uint64_t wide = (uint64_t)limit;
-  if (!perf_is_signed(type)) return (double)(random % (wide + 1));
+  if (!perf_is_signed(perf_value_type(type))) return (double)(random % (wide + 1));
   return (double)(random % (2 * wide + 1)) - (double)wide;
 }
 
@@ -74,8 +74,26 @@ static double factor(const struct perf_series *s, int rank, size_t place) {
   return sign * ldexp(1.0, (int)(random % 3) - 1);
 }
 
+/* Zero or not, so that the result is not the same everywhere. */
+static double truth(const struct perf_series *s, int rank, size_t place) {
+  uint64_t random = draw(s, rank, place), number = 1 + random / 256 % 100;
+  uint64_t sides = s->op == GYRE_LXOR ? 2 : (uint64_t)s->nranks + 1;
+  bool rare = random % 256 % sides == 0;
+  return rare == (s->op == GYRE_LAND) ? 0.0 : (double)number;
+}
+
+/* Few different ones, so that ranks tie; in another order than the ranks. */
+int64_t perf_index(const struct perf_series *s, int rank, size_t place) {
+  return (int64_t)((draw(s, rank, place) >> 40) % 1000);
+}
+
 double perf_value(const struct perf_series *s, int rank, size_t place) {
   switch (s->op) {
+    case GYRE_LAND:
+    case GYRE_LOR:
+    case GYRE_LXOR: return truth(s, rank, place);
+    case GYRE_MINLOC:
+    case GYRE_MAXLOC: return (double)(draw(s, rank, place) % 5) - 2.0;
     case GYRE_SUM: return summand(s, rank, place);
     case GYRE_PROD: return factor(s, rank, place);
     case GYRE_AVG:
@@ -103,7 +121,9 @@ static uint64_t integer_identity(gyre_dtype type, gyre_op op) {
   uint64_t ones = UINT64_MAX >> (64 - bits),
            sign = perf_is_signed(type) ? UINT64_C(1) << (bits - 1) : 0;
   switch (op) {
-    case GYRE_PROD: return 1;
+    case GYRE_PROD:
+    case GYRE_LAND: return 1;
+    case GYRE_BAND: return ones;
     case GYRE_MIN: return ones - sign;
     case GYRE_MAX: return sign;
     default: return 0;
@@ -143,10 +163,44 @@ static uint64_t integer_result(const struct perf_series *s, int ranks, size_t pl
       case GYRE_PROD: all *= (uint64_t)v; break;
       case GYRE_MIN: all = v < (int64_t)all ? (uint64_t)v : all; break;
       case GYRE_MAX: all = v > (int64_t)all ? (uint64_t)v : all; break;
+      case GYRE_BAND: all &= (uint64_t)v; break;
+      case GYRE_BOR: all |= (uint64_t)v; break;
+      case GYRE_BXOR: all ^= (uint64_t)v; break;
+      case GYRE_LAND: all = all && v; break;
+      case GYRE_LOR: all = all || v; break;
+      case GYRE_LXOR: all = !all != !v; break;
       default: all += (uint64_t)v; break;
     }
   }
+  if (s->op >= GYRE_LAND && s->op <= GYRE_LXOR) return all != 0; /* also of one rank */
   return s->op == GYRE_AVG ? integer_average(s->type, all, s->nranks) : all;
+}
+
+/* Over no ranks: the last value in order, and the highest index. */
+static void put_pair_identity(const struct perf_series *s, char *element) {
+  gyre_dtype value = perf_value_type(s->type), index = perf_index_type(s->type);
+  gyre_op of_values = s->op == GYRE_MINLOC ? GYRE_MIN : GYRE_MAX;
+  if (perf_is_float(value)) perf_put_float(value, element, float_identity(of_values));
+  else perf_put_integer(value, element, integer_identity(value, of_values));
+  perf_put_integer(index, element + gyre_dtype_size(value), integer_identity(index, GYRE_MIN));
+}
+
+static void put_pair_result(const struct perf_series *s, int ranks, size_t place, void *element) {
+  double best = perf_value(s, 0, place);
+  int64_t index = perf_index(s, 0, place);
+  if (ranks == 0) {
+    put_pair_identity(s, element);
+    return;
+  }
+  for (int r = 1; r < ranks; r++) {
+    double v = perf_value(s, r, place);
+    int64_t i = perf_index(s, r, place);
+    bool better = s->op == GYRE_MINLOC ? v < best : v > best;
+    if (!better && (v != best || i >= index)) continue;
+    best = v;
+    index = i;
+  }
+  perf_put(s->type, element, best, index);
 }
 
 /* ----------------------------------------------------------------------------------- tables --- */
@@ -165,12 +219,8 @@ static void double_table(struct perf_data *d) {
 
 void perf_data_of_rank(struct perf_data *d, const struct perf_series *s, int rank, size_t length) {
   start_table(d, s);
-  bool floats = perf_is_float(s->type);
-  for (size_t i = 0; i < places_used(length); i++) {
-    double value = perf_value(s, rank, i);
-    if (floats) perf_put_float(s->type, d->table + i * d->esize, value);
-    else perf_put_integer(s->type, d->table + i * d->esize, (uint64_t)(int64_t)value);
-  }
+  for (size_t i = 0; i < places_used(length); i++)
+    perf_put(s->type, d->table + i * d->esize, perf_value(s, rank, i), perf_index(s, rank, i));
   if (length > PERF_PERIOD) double_table(d);
 }
 
@@ -178,7 +228,8 @@ void perf_data_of_result(struct perf_data *d, const struct perf_series *s, int r
   start_table(d, s);
   bool floats = perf_is_float(s->type);
   for (size_t i = 0; i < places_used(length); i++) {
-    if (floats) perf_put_float(s->type, d->table + i * d->esize, float_result(s, ranks, i));
+    if (perf_is_pair(s->type)) put_pair_result(s, ranks, i, d->table + i * d->esize);
+    else if (floats) perf_put_float(s->type, d->table + i * d->esize, float_result(s, ranks, i));
     else perf_put_integer(s->type, d->table + i * d->esize, integer_result(s, ranks, i));
   }
   if (length > PERF_PERIOD) double_table(d);

@@ -5,7 +5,7 @@
  *         or foreign element shows. Sums, products and averages are exact in whatever order ranks
  *         are combined, in half types too: what comes out is compared bit by bit.
  * Thread: one per perf_data.
- * Owner:  the caller; plain memory, some 130 KiB.
+ * Owner:  the caller; plain memory, some 260 KiB.
  *
  * The elements of a buffer are those of a table of PERF_PERIOD (a prime) elements, repeated,
  * each repetition starting elsewhere in the table: 64 MiB are filled and compared at the speed of
@@ -29,11 +29,13 @@ struct perf_series { /* what decides the data of one checked call, besides rank 
 struct perf_data {
   gyre_dtype type;
   size_t esize;
-  unsigned char table[2 * 8191 * 8]; /* twice, so that every repetition is contiguous */
+  unsigned char table[2 * 8191 * 16]; /* twice, so that every repetition is contiguous */
 };
 
-/* The number that `rank` contributes at place `place` of the table, 0 <= place < PERF_PERIOD. */
+/* The number that `rank` contributes at place `place` of the table, 0 <= place < PERF_PERIOD; and
+ * its index, where the type is a pair. */
 double perf_value(const struct perf_series *s, int rank, size_t place);
+int64_t perf_index(const struct perf_series *s, int rank, size_t place);
 /* The elements that `rank` contributes to a buffer of `length` elements. */
 void perf_data_of_rank(struct perf_data *d, const struct perf_series *s, int rank, size_t length);
 /* The elements of the reduction over the first `ranks` ranks; over none it is the operator's

@@ -6,6 +6,24 @@
 #include <stdio.h>
 #include <string.h>
 
+bool perf_is_pair(gyre_dtype type) {
+  return type == GYRE_F32_I32 || type == GYRE_F64_I64 || type == GYRE_I32_I32 || type == GYRE_I64_I64;
+}
+
+gyre_dtype perf_value_type(gyre_dtype type) {
+  switch (type) {
+    case GYRE_F32_I32: return GYRE_F32;
+    case GYRE_F64_I64: return GYRE_F64;
+    case GYRE_I32_I32: return GYRE_I32;
+    case GYRE_I64_I64: return GYRE_I64;
+    default: return type;
+  }
+}
+
+gyre_dtype perf_index_type(gyre_dtype type) {
+  return type == GYRE_F32_I32 || type == GYRE_I32_I32 ? GYRE_I32 : GYRE_I64;
+}
+
 bool perf_is_float(gyre_dtype type) {
   return type == GYRE_F32 || type == GYRE_F64 || type == GYRE_F16 || type == GYRE_BF16;
 }
@@ -97,9 +115,27 @@ uint64_t perf_get_integer(gyre_dtype type, const void *element) {
   }
 }
 
+void perf_put(gyre_dtype type, void *element, double value, int64_t index) {
+  gyre_dtype of_value = perf_value_type(type);
+  if (perf_is_float(of_value)) perf_put_float(of_value, element, value);
+  else perf_put_integer(of_value, element, (uint64_t)(int64_t)value);
+  if (perf_is_pair(type))
+    perf_put_integer(perf_index_type(type), (char *)element + gyre_dtype_size(type) / 2,
+                     (uint64_t)index);
+}
+
 void perf_element_text(gyre_dtype type, const void *element, char *out, size_t capacity) {
-  if (perf_is_float(type)) snprintf(out, capacity, "%.9g", perf_get_float(type, element));
-  else if (perf_is_signed(type))
+  char value[40], index[40];
+  if (perf_is_pair(type)) {
+    const char *second = (const char *)element + gyre_dtype_size(type) / 2;
+    perf_element_text(perf_value_type(type), element, value, sizeof(value));
+    perf_element_text(perf_index_type(type), second, index, sizeof(index));
+    snprintf(out, capacity, "(%s, %s)", value, index);
+  } else if (perf_is_float(type)) {
+    snprintf(out, capacity, "%.9g", perf_get_float(type, element));
+  } else if (perf_is_signed(type)) {
     snprintf(out, capacity, "%" PRId64, (int64_t)perf_get_integer(type, element));
-  else snprintf(out, capacity, "%" PRIu64, perf_get_integer(type, element));
+  } else {
+    snprintf(out, capacity, "%" PRIu64, perf_get_integer(type, element));
+  }
 }

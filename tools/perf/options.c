@@ -66,8 +66,10 @@ static const char help_text[] =
     "  -n, --iters N         timed calls of each kind per row, instead of --time\n"
     "      --time SECONDS    time to spend on a row (0.5)\n"
     "  -w, --warmup N        calls of each kind before a row is timed (5)\n"
-    "  -d, --type TYPE       f32 f64 f16 bf16 i8 u8 i16 u16 i32 u32 i64 u64 or all (f32)\n"
-    "  -o, --op OP           sum prod min max avg or all (sum)\n"
+    "  -d, --type TYPE       f32 f64 f16 bf16 i8 u8 i16 u16 i32 u32 i64 u64, the pairs\n"
+    "                        f32_i32 f64_i64 i32_i32 i64_i64, or all (f32)\n"
+    "  -o, --op OP           sum prod min max avg; of integers band bor bxor land lor lxor;\n"
+    "                        of pairs minloc maxloc; or all that take the type (sum)\n"
     "  -r, --root RANK       root of a rooted collective (0)\n"
     "      --transport NAME  transports to use, as GYRE_TRANSPORTS\n"
     "      --algo NAME       algorithm to use, as GYRE_ALGO\n"
@@ -134,7 +136,7 @@ static bool parse_type(struct parse *p, const char *text) {
   return p->o->type >= 0 ||
          wrong(p,
                "-d %s: no such type; there are f32 f64 f16 bf16 i8 u8 i16 u16 i32 u32 i64 u64 "
-               "and all",
+               "f32_i32 f64_i64 i32_i32 i64_i64 and all",
                text);
 }
 
@@ -144,7 +146,10 @@ static bool parse_op(struct parse *p, const char *text) {
   for (int op = 0; op < GYRE_OP_COUNT; op++)
     if (strcmp(text, gyre_op_name((gyre_op)op)) == 0) p->o->op = op;
   return p->o->op >= 0 ||
-         wrong(p, "-o %s: no such operator; there are sum prod min max avg and all", text);
+         wrong(p,
+               "-o %s: no such operator; there are sum prod min max avg band bor bxor land lor "
+               "lxor minloc maxloc and all",
+               text);
 }
 
 static bool parse_option(struct parse *p, int option, const char *value) {
@@ -200,7 +205,11 @@ static bool check_together(struct parse *p, int argc, char **argv) {
   if (o->min_bytes > o->max_bytes)
     return wrong(p, "-b %zu is more than -e %zu", o->min_bytes, o->max_bytes);
   if (o->iterations != 0 && p->has_time) return wrong(p, "give either -n or --time");
-  if (o->op >= 0 && o->coll->has_op && !perf_collective_takes(o->coll, (gyre_op)o->op))
+  bool both = o->coll->has_op && o->type >= 0 && o->op >= 0;
+  if (both && !gyre_op_accepts((gyre_op)o->op, (gyre_dtype)o->type))
+    return wrong(p, "-o %s does not take -d %s", gyre_op_name((gyre_op)o->op),
+                 gyre_dtype_name((gyre_dtype)o->type));
+  if (both && !perf_collective_takes(o->coll, (gyre_dtype)o->type, (gyre_op)o->op))
     return wrong(p, "-o %s: %s has no such result", gyre_op_name((gyre_op)o->op), o->coll->name);
   bool plain = strcmp(o->coll->name, "all_reduce") == 0 && o->type == GYRE_F32 && o->op == GYRE_SUM;
   if (o->raw && !plain) return wrong(p, "--raw compares all_reduce with -d f32 and -o sum only");

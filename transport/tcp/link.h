@@ -42,9 +42,9 @@ struct tcp_link {
   size_t header_have;    /* bytes of the current frame's header */
   struct gy_frame frame; /* the current frame, valid when `checked` */
   bool checked;
-  size_t pad_left;  /* bytes between header and payload still to be skipped */
-  size_t tail_left; /* the same for those before the next header */
-  uint8_t carry[8]; /* the beginning of an element whose rest has not come */
+  size_t pad_left;   /* bytes between header and payload still to be skipped */
+  size_t tail_left;  /* the same for those before the next header */
+  uint8_t carry[16]; /* the beginning of an element whose rest has not come */
   size_t carried;
   uint32_t sum; /* of the payload so far, with checksums */
 
