@@ -23,6 +23,7 @@ json() { sed -E "s/.*\"$1\":(\"([^\"]*)\"|([^,}]*)).*/\2\3/" "$dir/json" | tr '\
 
 test="usage errors"
 alone; status_is 2; says "no collective given"
+alone all_reduce -d f32 -o band; status_is 2; says "-o band does not take -d f32"
 alone allreduce; status_is 2; says "there are all_reduce"
 alone all_reduce -f 1; status_is 2; says "-f 1: must be a whole number from 2"
 alone all_reduce --raw -d f64; status_is 2; says "--raw compares all_reduce"
@@ -84,9 +85,9 @@ test="every collective, type and operator"
 for collective in all_reduce reduce_scatter all_gather broadcast reduce scan exclusive_scan gather scatter all_to_all \
   all_gather_v reduce_scatter_v all_to_all_v gather_v scatter_v; do
   case $collective in
-    all_reduce | reduce_scatter | reduce_scatter_v | reduce) rows=$((12 * 5 * 3)) ;;
+    all_reduce | reduce_scatter | reduce_scatter_v | reduce) rows=$(((4 * 5 + 8 * 11 + 4 * 2) * 3)) ;; # floats, integers, pairs
     scan | exclusive_scan) rows=$(((4 * 4 + 8 * 10 + 4 * 2) * 3)) ;; # no averages
-    *) rows=$((12 * 3)) ;;
+    *) rows=$((16 * 3)) ;;
   esac
   # 0, 1 and 4097 elements, on every rank where the buffer holds a block of each
   on 3 $collective -b 0 -e 200K -f 4097 -n 1 -w 0 -d all -o all --check --json "$dir/json"
