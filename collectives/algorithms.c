@@ -41,6 +41,7 @@ static const struct gy_algo *const algorithms[] = {
     &gy_all_to_all_v_direct,
     &gy_gather_v_direct,
     &gy_scatter_v_direct,
+    &gy_reduce_in_order,
 };
 
 const struct gy_algo *const *gy_algorithms(size_t *n) {

@@ -14,7 +14,7 @@ extern const struct gy_algo gy_all_reduce_ring, gy_all_reduce_tree, gy_all_reduc
 extern const struct gy_algo gy_reduce_scatter_ring, gy_reduce_scatter_direct;
 extern const struct gy_algo gy_all_gather_ring, gy_all_gather_direct, gy_all_gather_bruck;
 extern const struct gy_algo gy_broadcast_tree, gy_broadcast_ring;
-extern const struct gy_algo gy_reduce_tree, gy_reduce_ring;
+extern const struct gy_algo gy_reduce_tree, gy_reduce_ring, gy_reduce_in_order;
 extern const struct gy_algo gy_barrier_dissemination;
 extern const struct gy_algo gy_gather_tree, gy_gather_direct;
 extern const struct gy_algo gy_scatter_tree, gy_scatter_direct;

@@ -6,12 +6,17 @@
 #include "arguments.h"
 
 static gyre_status post(gyre_comm *comm, struct gy_call call, bool will_wait, gyre_request **req) {
-  gyre_status st =
-      req ? gy_check_call(comm, &call)
-          : gy_fail(GYRE_ERR_ARG, "gyre_%s_async: the request is NULL", gy_coll_name(call.coll));
+  const struct gy_coll_traits *traits = gy_coll_traits(call.coll);
+  gyre_status st = gy_operator_guard();
+  if (!st && !req) st = gy_fail(GYRE_ERR_ARG, "gyre_%s_async: the request is NULL", traits->name);
+  if (!st) st = gy_check_call(comm, &call);
+  if (!st && traits->reduces)
+    st = gy_operators_take(&comm->operators, traits->name, call.op, call.dtype, &call.created);
   if (st) return st;
   gy_settle_call(comm, &call);
-  return gy_engine_post(comm->engine, &call, will_wait, req);
+  st = gy_engine_post(comm->engine, &call, will_wait, req);
+  if (st) gy_operator_unref(call.created);
+  return st;
 }
 
 static gyre_status run(gyre_comm *comm, struct gy_call call) {

@@ -187,26 +187,12 @@ static gyre_status check_buffers(const gyre_comm *comm, const struct gy_call *ca
   return GYRE_OK;
 }
 
-static gyre_status check_operator(const char *name, gyre_op op, gyre_dtype type) {
-  if (!gyre_op_name(op)) return gy_fail(GYRE_ERR_ARG, "gyre_%s: %d is no operator", name, (int)op);
-  if (gyre_op_accepts(op, type)) return GYRE_OK;
-  return gy_fail(GYRE_ERR_ARG, "gyre_%s: operator %s does not take %s; it takes %s", name,
-                 gyre_op_name(op), gyre_dtype_name(type),
-                 op >= GYRE_MINLOC ? "pairs"
-                 : op >= GYRE_BAND ? "integers"
-                                   : "numbers");
-}
-
 gyre_status gy_check_call(const gyre_comm *comm, const struct gy_call *call) {
   const struct gy_coll_traits *traits = gy_coll_traits(call->coll);
   const char *name = traits->name;
   if (!comm) return gy_fail(GYRE_ERR_ARG, "gyre_%s: the communicator is NULL", name);
   size_t esize = gyre_dtype_size(call->dtype), block;
   if (!esize) return gy_fail(GYRE_ERR_ARG, "gyre_%s: %d is no type", name, (int)call->dtype);
-  if (traits->reduces) {
-    gyre_status st = check_operator(name, call->op, call->dtype);
-    if (st) return st;
-  }
   if (gy_coll_is_scan(call->coll) && call->op == GYRE_AVG)
     return gy_fail(GYRE_ERR_ARG, "gyre_%s: there is no average of a scan; use GYRE_SUM", name);
   if (call->root < 0 || call->root >= comm->core.nranks) {

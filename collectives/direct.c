@@ -8,11 +8,12 @@
  *         the same without sums.
  * Thread: pure functions.
  *
- * Peers are taken in ring order from this rank on, so that not everybody starts with rank 0.
+ * Sends go down the ring from this rank on, so that not everybody starts with rank 0.
  */
 #include "collectives/algorithms.h"
 
-/* Block r is summed on rank r alone, in the fixed order r, r + 1, ..., r - 1. In place, OUT is
+/* Block r is summed on rank r alone: to its own part those of r - 1, r - 2, ..., 0 are put on the
+ * left, then those of r + 1, ... on the right, so that the order of ranks is kept. In place, OUT is
  * block r of IN, which no SEND reads. */
 static gyre_status reduce_scatter_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks;
@@ -23,9 +24,10 @@ static gyre_status reduce_scatter_build(const struct gy_key *key, struct gy_buil
     gy_b_send(b, to, gy_in((unsigned)to));
   }
   for (int d = 1; d < n; d++) {
-    struct gy_ref sum = gy_out_as(0, r);
-    unsigned rr = gy_b_recv_reduce(b, gy_ring_rank(key, d), d == n - 1 ? gy_finish(sum) : sum,
-                                   d == 1 ? gy_in(r) : sum);
+    int from = d <= key->rank ? key->rank - d : d;
+    struct gy_ref sum = gy_out_as(0, r), dst = from < key->rank ? gy_swap(sum) : sum;
+    unsigned rr =
+        gy_b_recv_reduce(b, from, d == n - 1 ? gy_finish(dst) : dst, d == 1 ? gy_in(r) : sum);
     gy_b_after(b, rr, summed);
     summed = rr;
   }
@@ -47,11 +49,13 @@ static double reduce_scatter_cost(const struct gy_key *key, size_t bytes, const 
 const struct gy_algo gy_reduce_scatter_direct = {.name = "direct",
                                                  .coll = GY_REDUCE_SCATTER,
                                                  .build = reduce_scatter_build,
-                                                 .cost_us = reduce_scatter_cost};
+                                                 .cost_us = reduce_scatter_cost,
+                                                 .ordered = true};
 const struct gy_algo gy_reduce_scatter_v_direct = {.name = "direct",
                                                    .coll = GY_REDUCE_SCATTER_V,
                                                    .build = reduce_scatter_build,
-                                                   .cost_us = reduce_scatter_cost};
+                                                   .cost_us = reduce_scatter_cost,
+                                                   .ordered = true};
 
 static gyre_status all_gather_build(const struct gy_key *key, struct gy_builder *b) {
   int n = key->nranks;

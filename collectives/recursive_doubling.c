@@ -99,5 +99,8 @@ static double cost(const struct gy_key *key, size_t bytes, const struct gy_cost 
          gy_cost_reduce(c, sums * (double)bytes);
 }
 
-const struct gy_algo gy_all_reduce_recursive_doubling = {
-    .name = "recursive_doubling", .coll = GY_ALL_REDUCE, .build = build, .cost_us = cost};
+const struct gy_algo gy_all_reduce_recursive_doubling = {.name = "recursive_doubling",
+                                                         .coll = GY_ALL_REDUCE,
+                                                         .build = build,
+                                                         .cost_us = cost,
+                                                         .ordered = true};

@@ -35,7 +35,7 @@ static double chain_cost(const struct gy_key *key, size_t bytes, const struct gy
 }
 
 const struct gy_algo gy_scan_chain = {
-    .name = "chain", .coll = GY_SCAN, .build = chain_build, .cost_us = chain_cost};
+    .name = "chain", .coll = GY_SCAN, .build = chain_build, .cost_us = chain_cost, .ordered = true};
 
 /* What comes in is this rank's result as it is; what goes on is combined in a scratch slot, whose
  * place is free again once the SEND of the slice a window ago is done. In place, IN is saved there
@@ -73,7 +73,8 @@ static double exclusive_chain_cost(const struct gy_key *key, size_t bytes, const
 const struct gy_algo gy_exclusive_scan_chain = {.name = "chain",
                                                 .coll = GY_EXCLUSIVE_SCAN,
                                                 .build = exclusive_chain_build,
-                                                .cost_us = exclusive_chain_cost};
+                                                .cost_us = exclusive_chain_cost,
+                                                .ordered = true};
 
 /* -------------------------------------------------------------------- recursive doubling --- */
 
@@ -146,8 +147,11 @@ static double doubling_cost(const struct gy_key *key, size_t bytes, const struct
          gy_cost_reduce(c, steps * (double)bytes);
 }
 
-const struct gy_algo gy_scan_recursive_doubling = {
-    .name = "recursive_doubling", .coll = GY_SCAN, .build = doubling_build, .cost_us = doubling_cost};
+const struct gy_algo gy_scan_recursive_doubling = {.name = "recursive_doubling",
+                                                   .coll = GY_SCAN,
+                                                   .build = doubling_build,
+                                                   .cost_us = doubling_cost,
+                                                   .ordered = true};
 
 /* Every rank passes its input to the next; what came is what the ranks from 1 on scan. */
 static gyre_status exclusive_doubling_build(const struct gy_key *key, struct gy_builder *b) {
@@ -174,4 +178,5 @@ static double exclusive_doubling_cost(const struct gy_key *key, size_t bytes,
 const struct gy_algo gy_exclusive_scan_recursive_doubling = {.name = "recursive_doubling",
                                                              .coll = GY_EXCLUSIVE_SCAN,
                                                              .build = exclusive_doubling_build,
-                                                             .cost_us = exclusive_doubling_cost};
+                                                             .cost_us = exclusive_doubling_cost,
+                                                             .ordered = true};

@@ -1,6 +1,7 @@
 /* comm.c - see comm.h. */
 #include "comm.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +84,7 @@ static void unlist(gyre_comm *c) {
 void gy_comm_free(gyre_comm *c) {
   if (c->roster) gy_roster_free(c->roster);
   pthread_mutex_destroy(&c->verdict_lock);
+  gy_operators_end(&c->operators);
   free(c->peer_ops);
   free(c);
 }
@@ -362,6 +364,7 @@ gyre_comm *gy_comm_alloc(gyre_context *ctx, const struct gy_settings *settings, 
     return NULL;
   }
   pthread_mutex_init(&c->verdict_lock, NULL);
+  gy_operators_init(&c->operators);
   c->ctx = ctx;
   c->settings = *settings;
   c->verdict = (gyre_error)GYRE_ERROR_INIT;
@@ -383,6 +386,7 @@ gyre_status gy_comm_begin(gyre_comm *c, void (*start)(struct gy_command *), gyre
 gyre_status gyre_comm_create_async(gyre_context *ctx, int rank, int nranks,
                                    const gyre_comm_config *config, gyre_comm **out,
                                    gyre_request **req) {
+  if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!ctx || !out || !req)
     return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: context, out or request is NULL");
   gyre_comm *c = gy_comm_alloc(ctx, &ctx->settings, out);
@@ -414,6 +418,7 @@ static void run_abort(struct gy_command *command) {
 }
 
 gyre_status gyre_comm_abort(gyre_comm *comm, const char *why) {
+  if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!comm) return gy_fail(GYRE_ERR_ARG, "gyre_comm_abort: the communicator is NULL");
   if (atomic_exchange(&comm->aborting, true)) return GYRE_OK;
   gy_format(comm->why, sizeof comm->why, "%s", why ? why : "");
@@ -447,7 +452,7 @@ static void end_comm(struct gy_command *command) {
 }
 
 void gyre_comm_destroy(gyre_comm *comm) {
-  if (!comm) return;
+  if (!comm || gy_operator_guard()) return;
   if (gy_loop_in_callback()) {
     gy_fail(GYRE_ERR_STATE, "gyre_comm_destroy: not from a callback; use gyre_comm_abort there");
     return;
@@ -486,6 +491,45 @@ void gy_comm_destroy_all(gyre_context *ctx) {
     gyre_comm_destroy(s.left);
   }
 }
+
+/* ------------------------------------------------------------------------------- operators --- */
+
+static gyre_status create_operator(gyre_comm *comm, const char *function,
+                                   const struct gy_operator_spec *spec, gyre_op *op) {
+  gyre_status st = gy_operator_guard();
+  if (st) return st;
+  if (!comm || !op)
+    return gy_fail(GYRE_ERR_ARG, "gyre_%s: the communicator or the operator is NULL", function);
+  return gy_operators_add(&comm->operators, spec, op);
+}
+
+gyre_status gyre_op_create(gyre_comm *comm, gyre_op_fn fn, void *user, uint32_t flags, gyre_op *op) {
+  bool commutative = flags & GYRE_OP_COMMUTATIVE;
+  if (!fn || flags & ~GYRE_OP_COMMUTATIVE)
+    return gy_fail(GYRE_ERR_ARG,
+                   "gyre_op_create: the function is %s, flags are 0x%x: "
+                   "must be a function, and 0 or GYRE_OP_COMMUTATIVE",
+                   fn ? "given" : "NULL", flags);
+  struct gy_operator_spec spec = {
+      .kind = commutative ? GY_OP_COMMUTATIVE : GY_OP_ORDERED, .fn = fn, .user = user};
+  return create_operator(comm, "op_create", &spec, op);
+}
+
+gyre_status gyre_op_create_premul_sum(gyre_comm *comm, double factor, gyre_op *op) {
+  if (!isfinite(factor))
+    return gy_fail(GYRE_ERR_ARG, "gyre_op_create_premul_sum: the factor %g is not finite", factor);
+  struct gy_operator_spec spec = {.kind = GY_OP_PREMUL_SUM, .factor = factor};
+  return create_operator(comm, "op_create_premul_sum", &spec, op);
+}
+
+gyre_status gyre_op_free(gyre_comm *comm, gyre_op op) {
+  gyre_status st = gy_operator_guard();
+  if (st) return st;
+  if (!comm) return gy_fail(GYRE_ERR_ARG, "gyre_op_free: the communicator is NULL");
+  return gy_operators_remove(&comm->operators, op);
+}
+
+/* ---------------------------------------------------------------------------------- status --- */
 
 gyre_status gyre_comm_status(const gyre_comm *comm, gyre_error *out) {
   if (!comm || !out)

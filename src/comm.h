@@ -38,6 +38,7 @@ struct gyre_comm {
   gyre_comm **out; /* of the call that creates it */
   gyre_request *creating;
   struct gy_roster *roster;
+  struct gy_operators operators;
   struct gy_engine *engine;
   struct gy_fault *fault;
   struct gy_groups *groups;

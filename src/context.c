@@ -9,7 +9,7 @@
 #include "bootstrap.h"
 #include "comm.h"
 #include "log.h"
-#include "reduce.h"
+#include "operator.h"
 
 static gyre_status set_text(struct gy_settings *s, const char *name, const char *value) {
   return value ? gy_settings_set(s, name, value) : GYRE_OK;
@@ -127,7 +127,7 @@ static void wait_for_linger(gyre_context *ctx) {
 }
 
 void gyre_context_destroy(gyre_context *ctx) {
-  if (!ctx) return;
+  if (!ctx || gy_operator_guard()) return;
   if (gy_loop_in_callback()) {
     gy_fail(GYRE_ERR_STATE, "gyre_context_destroy: not from a callback");
     return;
@@ -152,6 +152,7 @@ int gyre_context_fd(gyre_context *ctx) {
 }
 
 gyre_status gyre_progress(gyre_context *ctx) {
+  if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!ctx) return gy_fail(GYRE_ERR_ARG, "gyre_progress: the context is NULL");
   if (gy_loop_in_callback()) return gy_fail(GYRE_ERR_STATE, "gyre_progress: not from a callback");
   gy_loop_progress(ctx->loop);
@@ -172,6 +173,7 @@ static void make_id(struct gy_command *c) {
 }
 
 gyre_status gyre_unique_id_create(gyre_context *ctx, gyre_unique_id *out) {
+  if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!ctx || !out)
     return gy_fail(GYRE_ERR_ARG, "gyre_unique_id_create: the context or out is NULL");
   if (gy_loop_in_callback())

@@ -113,6 +113,7 @@ static void start_shrink(struct gy_command *command) {
 
 static gyre_status derive(gyre_comm *parent, const struct gy_group_call *call, const char *name,
                           gyre_comm **out, gyre_request **req) {
+  if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!parent || !out || !req)
     return gy_fail(GYRE_ERR_ARG, "%s: the communicator, out or the request is NULL", name);
   gyre_comm *c = gy_comm_alloc(parent->ctx, &parent->settings, out);

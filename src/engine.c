@@ -77,7 +77,9 @@ struct gy_run { /* one collective in flight */
   char *out, *tmp;
   size_t tmp_capacity, tmp_slot;
   struct gy_reducer reducer;
-  uint32_t left; /* instructions that are not finished */
+  struct gy_operator *created; /* a reference; NULL: built in */
+  char *prepared;              /* what stands for the input; NULL: nothing does */
+  uint32_t left;               /* instructions that are not finished */
   int64_t posted_ns;
   uint64_t bytes_in, bytes_out; /* of whole slices, so far */
   bool dirty;
@@ -90,7 +92,7 @@ struct gy_run { /* one collective in flight */
 struct choice {
   size_t bytes;
   const struct gy_algo *algo;
-  uint8_t coll;
+  uint8_t coll, ordered;
 };
 
 struct tally {                  /* of a peer */
@@ -158,6 +160,8 @@ const char *gy_descriptor_text(const struct gy_descriptor *d, char *out, size_t 
       gy_format(out, capacity, "%s(%s x %llu", traits->name, type, (unsigned long long)d->count);
   const char *op = gyre_op_name((gyre_op)d->op);
   if (traits->reduces) n += gy_format(out + n, capacity - n, ", %s", op ? op : "?");
+  if (traits->reduces && d->op >= GYRE_OP_CREATED_FIRST)
+    n += gy_format(out + n, capacity - n, "#%u", d->op);
   if (traits->rooted) n += gy_format(out + n, capacity - n, ", root %u", d->root);
   gy_format(out + n, capacity - n, ", %s)", algo);
   return out;
@@ -358,15 +362,11 @@ static void run_local_slice(struct gy_run *r, const struct gy_insn *i, uint32_t 
   const char *src = slice_address(r, i->src, slice);
   size_t bytes = gy_slice_bytes(&r->geo, i->dst.range, slice);
   if (i->dst.flags & GY_REF_IDENTITY) {
-    gy_reduce_identity(dst, bytes / r->geo.esize, (gyre_dtype)r->call.dtype, (gyre_op)r->call.op);
+    gy_reducer_identity(&r->reducer, dst, bytes / r->geo.esize);
     return;
   }
   if (i->op == GY_COPY) {
-    if (i->dst.flags & GY_REF_FINISH && r->reducer.alone) {
-      r->reducer.alone(dst, src, src, bytes / r->geo.esize, 0);
-    } else if (dst != src) {
-      gy_copy(dst, src, bytes);
-    }
+    if (dst != src) gy_copy(dst, src, bytes);
     return;
   }
   bool swap = i->dst.flags & GY_REF_SWAP;
@@ -395,6 +395,10 @@ static void run_local(struct gy_engine *e, struct gy_run *r) {
 
 /* Back to its plan; takes post_lock. */
 static void run_retire(struct gy_engine *e, struct gy_run *r) {
+  gy_operator_unref(r->created);
+  r->created = NULL;
+  free(r->prepared);
+  r->prepared = NULL;
   if (r->tmp_capacity > SCRATCH_KEEP) {
     free(r->tmp);
     r->tmp = NULL;
@@ -737,10 +741,7 @@ static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call
                                    .algo = algo};
   r->in = call->in;
   r->out = call->out;
-  bool logical = call->op >= GYRE_LAND && call->op <= GYRE_LXOR;
-  r->reducer = (struct gy_reducer){.kernel = gy_reduce_kernel(call->dtype, call->op),
-                                   .alone = logical ? gy_reduce_kernel(call->dtype, GYRE_LAND) : NULL,
-                                   .divisor = call->op == GYRE_AVG ? (uint32_t)e->core->nranks : 0};
+  r->reducer = gy_reducer_of(call->dtype, call->op, call->created, e->core->nranks);
   r->left = p->n_insn;
   r->bytes_in = r->bytes_out = 0;
   for (uint16_t i = 0; i < p->n_insn; i++) {
@@ -755,13 +756,13 @@ static gyre_status choose(struct gy_engine *e, const struct gy_call *call, struc
   size_t bytes = count_varies(call) ? 0 : call->count * gyre_dtype_size(call->dtype);
   if (gy_coll_traits(call->coll)->layout == GY_BLOCK) bytes *= (size_t)e->core->nranks;
   struct choice *c = &e->choice[(bytes * 31 + bytes / 64 + (size_t)call->coll * 7) % CHOICES];
-  if (c->algo && c->bytes == bytes && c->coll == call->coll) {
+  if (c->algo && c->bytes == bytes && c->coll == call->coll && c->ordered == key->ordered) {
     *out = c->algo;
     return GYRE_OK;
   }
   const struct gy_agreed *agreed = &e->core->roster->agreed;
   gyre_status st = gy_select(agreed->algo, &agreed->cost, key, bytes, out);
-  if (st == GYRE_OK) *c = (struct choice){bytes, *out, (uint8_t)call->coll};
+  if (st == GYRE_OK) *c = (struct choice){bytes, *out, key->coll, key->ordered};
   return st;
 }
 
@@ -790,50 +791,125 @@ bool gy_call_in_place(const struct gy_call *call, int rank) {
   return in == out;
 }
 
-gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool will_wait,
-                           gyre_request **req) {
+/* Where the input must be prepared (operator.h), the posting thread does that before, and the run is
+ * one in place of what was made: in `out`, or where that is none or shorter in memory of the run's
+ * own. */
+static bool fits_out(const struct gy_engine *e, const struct gy_call *call) {
+  return gy_coll_share(call->coll, GY_OUT, call->root == e->core->rank) == GY_ALL;
+}
+
+/* Of `in`, from its beginning to the end of its last block. */
+static size_t input_extent(const struct gy_run *r) {
+  size_t extent = 0;
+  for (unsigned c = 0; c < r->prog->n_chunk; c++) {
+    size_t bytes = gy_chunk_bytes(&r->geo, c), end = gy_chunk_offset(&r->geo, GY_IN, c) + bytes;
+    if (bytes && end > extent) extent = end;
+  }
+  return extent;
+}
+
+static gyre_status run_prepared(struct gy_engine *e, struct gy_run *r, const struct gy_call *call) {
+  if (fits_out(e, call)) return GYRE_OK;
+  size_t bytes = input_extent(r);
+  r->prepared = malloc(bytes ? bytes : 1);
+  if (!r->prepared)
+    return gy_fail(GYRE_ERR_NOMEM, "out of memory for %zu bytes of prepared input", bytes);
+  r->in = r->prepared;
+  return GYRE_OK;
+}
+
+static void prepare_input(struct gy_run *r, const char *in) {
+  char *to = (char *)(uintptr_t)r->in;
+  for (unsigned c = 0; c < r->prog->n_chunk; c++) {
+    size_t bytes = gy_chunk_bytes(&r->geo, c), at = gy_chunk_offset(&r->geo, GY_IN, c);
+    if (bytes) gy_reducer_prepare(&r->reducer, to + at, in + at, bytes / r->geo.esize);
+  }
+}
+
+/* (post_lock) Everything that may fail. */
+static gyre_status run_prepare(struct gy_engine *e, const struct gy_call *call, bool prepares,
+                               struct gy_run **out) {
   const struct gy_algo *algo = NULL;
   struct plan *plan = NULL;
+  struct gy_call own = *call;
+  if (prepares && fits_out(e, call)) own.in = own.out;
   struct gy_key key = {.coll = (uint8_t)call->coll,
-                       .in_place = gy_call_in_place(call, e->core->rank),
+                       .in_place = gy_call_in_place(&own, e->core->rank),
+                       .ordered = gy_operator_ordered(call->created),
                        .nranks = e->core->nranks,
                        .rank = e->core->rank,
                        .root = call->root};
-  pthread_mutex_lock(&e->post_lock);
+  if (prepares && !fits_out(e, call)) key.in_place = 0;
   gyre_status st =
       e->refused ? gy_fail_text(e->refused, e->refused_text) : choose(e, call, &key, &algo);
   if (st == GYRE_OK) st = find_plan(e, algo, &key, &plan);
-  if (st) goto unlock_post;
-  st = GYRE_ERR_NOMEM;
+  if (st) return st;
   struct gy_run *r = run_alloc(e, plan);
-  if (!r) {
-    gy_fail(st, "out of memory for an operation");
-    goto unlock_post;
-  }
+  if (!r) return gy_fail(GYRE_ERR_NOMEM, "out of memory for an operation");
   gy_geometry_init(&r->geo, r->prog, call->count, gyre_dtype_size(call->dtype), e->slice_bytes);
   if (r->prog->layout == GY_VARY) run_blocks(r, call);
   st = run_scratch(e, r);
   if (st) goto keep_run;
-  run_fill(e, r, call);
+  run_fill(e, r, &own);
+  if (prepares) st = run_prepared(e, r, call);
+  if (st) goto keep_run;
   st = GYRE_ERR_NOMEM;
   r->req = gy_request_create(e->cfg.requests);
-  if (!r->req) goto keep_run;
+  if (!r->req) goto free_prepared;
+  plan->active++;
+  *out = r;
+  return GYRE_OK;
+
+free_prepared:
+  free(r->prepared);
+  r->prepared = NULL;
+keep_run:
+  r->next = plan->idle;
+  plan->idle = r;
+  return st;
+}
+
+/* Without post_lock, as it takes a pass over the input. The lock is held again afterwards. */
+static gyre_status prepare(struct gy_engine *e, struct gy_run *r, const struct gy_call *call) {
+  pthread_mutex_unlock(&e->post_lock);
+  struct gy_fpenv env = gy_fpenv_enter();
+  prepare_input(r, call->in);
+  gy_fpenv_leave(env);
+  pthread_mutex_lock(&e->post_lock);
+  if (!e->refused) return GYRE_OK;
+  gyre_request *req = r->req; /* nobody has it yet */
+  free(r->prepared);
+  r->prepared = NULL;
+  r->next = r->plan->idle;
+  r->plan->idle = r;
+  r->plan->active--;
+  gy_request_unref(req);
+  gy_request_unref(req);
+  return gy_fail_text(e->refused, e->refused_text);
+}
+
+gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool will_wait,
+                           gyre_request **req) {
+  struct gy_run *r = NULL;
+  bool single = e->core->nranks == 1 || gy_coll_is_scan(call->coll);
+  bool prepares =
+      gy_coll_traits(call->coll)->reduces && gy_operator_prepares(call->op, call->created, single);
+  pthread_mutex_lock(&e->post_lock);
+  gyre_status st = run_prepare(e, call, prepares, &r);
+  if (st == GYRE_OK && prepares) st = prepare(e, r, call);
+  if (st) {
+    pthread_mutex_unlock(&e->post_lock);
+    return st;
+  }
+  r->created = call->created;
   r->call.seq = e->next_seq++;
   r->posted_ns = gy_trace_now();
-  plan->active++;
   *req = r->req;
   gy_loop_push(e->cfg.loop,
                &r->start); /* under post_lock: the order of posts is the order of sequence numbers */
   pthread_mutex_unlock(&e->post_lock);
   gy_loop_kick(e->cfg.loop, will_wait);
   return GYRE_OK;
-
-keep_run:
-  r->next = plan->idle;
-  plan->idle = r;
-unlock_post:
-  pthread_mutex_unlock(&e->post_lock);
-  return st;
 }
 
 /* -------------------------------------------------------------------------- create, fail, free --- */

@@ -29,7 +29,8 @@ struct gy_call { /* one collective as its caller states it, arguments already ch
   size_t count; /* GY_VARY: of all blocks where every rank passes the same; rooted: of this rank's own block */
   /* GY_VARY: by rank, of GY_IN and GY_OUT where this rank has all blocks; read during the post only */
   const size_t *counts[2];
-  const size_t *displs[2]; /* in elements; NULL: one block right behind the other */
+  const size_t *displs[2];     /* in elements; NULL: one block right behind the other */
+  struct gy_operator *created; /* of op, or NULL */
 };
 
 /* A descriptor's count where ranks do not pass the same; then each message has its own. */
@@ -53,8 +54,8 @@ struct gy_engine_config {
 };
 
 gyre_status gy_engine_create(const struct gy_engine_config *config, struct gy_engine **out);
-/* Posts a call. On GYRE_OK it has a place in the order and *req will complete. Any error consumes
- * nothing. */
+/* Posts a call. On GYRE_OK it has a place in the order and *req will complete, and the reference to
+ * call->created is the engine's. Any error consumes nothing. */
 gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool will_wait,
                            gyre_request **req);
 /* Puts a program into the cache for a key and an algorithm, instead of what its builder makes: for

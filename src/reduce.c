@@ -64,37 +64,43 @@ static int reverse_order_of_floats(double a, double b) {
 static int order_of_integers(int64_t a, int64_t b) { return (a > b) - (a < b); }
 static int reverse_order_of_integers(int64_t a, int64_t b) { return order_of_integers(b, a); }
 
-/* T: an element in memory; C: what VALUE computes with, from x, y and `divisor`. memcpy: elements
+/* T: an element in memory; C: what VALUE computes with, from x, y and the
+ * parameter of type P. memcpy: elements
  * may be unaligned. */
 #define GY_SCALAR(name, T, C, widen, narrow, VALUE) \
   static GY_SCALAR_FUNCTION(name, T, C, widen, narrow, VALUE)
-#define GY_SCALAR_FUNCTION(name, T, C, widen, narrow, VALUE)                           \
-  void name(void *dst, const void *a, const void *b, size_t count, uint32_t divisor) { \
-    (void)divisor;                                                                     \
-    char *d = dst;                                                                     \
-    const char *p = a, *q = b;                                                         \
-    for (size_t i = 0; i < count; i++) {                                               \
-      T u, v;                                                                          \
-      memcpy(&u, p + i * sizeof u, sizeof u);                                          \
-      memcpy(&v, q + i * sizeof v, sizeof v);                                          \
-      const C x = widen(u), y = widen(v);                                              \
-      u = narrow(VALUE);                                                               \
-      memcpy(d + i * sizeof u, &u, sizeof u);                                          \
-    }                                                                                  \
+#define GY_SCALAR_FUNCTION(name, T, C, widen, narrow, VALUE) \
+  GY_SCALAR_OF(name, T, C, uint32_t, divisor, widen, narrow, VALUE)
+#define GY_SCALAR_OF(name, T, C, P, param, widen, narrow, VALUE)              \
+  void name(void *dst, const void *a, const void *b, size_t count, P param) { \
+    (void)param;                                                              \
+    char *d = dst;                                                            \
+    const char *p = a, *q = b;                                                \
+    for (size_t i = 0; i < count; i++) {                                      \
+      T u, v;                                                                 \
+      memcpy(&u, p + i * sizeof u, sizeof u);                                 \
+      memcpy(&v, q + i * sizeof v, sizeof v);                                 \
+      const C x = widen(u), y = widen(v);                                     \
+      u = narrow(VALUE);                                                      \
+      memcpy(d + i * sizeof u, &u, sizeof u);                                 \
+    }                                                                         \
   }
 
 #define GY_PLAIN(v) (v)
 
 /* c: C's name in the functions above. scale_* is given its one operand twice and ignores y. */
-#define GY_FLOAT_SCALARS(type, T, C, c, widen, narrow)                                          \
-  GY_SCALAR(sum_whole_##type, T, C, widen, narrow, x + y)                                       \
-  GY_SCALAR(sum_divided_##type, T, C, widen, narrow, (x + y) / (C)divisor)                      \
-  GY_SCALAR(prod_##type, T, C, widen, narrow, x *y)                                             \
-  GY_SCALAR(min_##type, T, C, widen, narrow, min_of_##c(x, y))                                  \
-  GY_SCALAR(max_##type, T, C, widen, narrow, max_of_##c(x, y))                                  \
-  GY_SCALAR(scale_##type, T, C, widen, narrow, ((void)y, x / (C)divisor))                       \
-  static void sum_##type(void *dst, const void *a, const void *b, size_t n, uint32_t divisor) { \
-    (divisor > 1 ? sum_divided_##type : sum_whole_##type)(dst, a, b, n, divisor);               \
+#define GY_FLOAT_SCALARS(type, T, C, c, widen, narrow)                                           \
+  GY_SCALAR(sum_whole_##type, T, C, widen, narrow, x + y)                                        \
+  GY_SCALAR(sum_divided_##type, T, C, widen, narrow, (x + y) / (C)divisor)                       \
+  GY_SCALAR(prod_##type, T, C, widen, narrow, x *y)                                              \
+  GY_SCALAR(min_##type, T, C, widen, narrow, min_of_##c(x, y))                                   \
+  GY_SCALAR(max_##type, T, C, widen, narrow, max_of_##c(x, y))                                   \
+  GY_SCALAR(scale_##type, T, C, widen, narrow, ((void)y, x / (C)divisor))                        \
+  static GY_SCALAR_OF(multiply_##type, T, C, double, factor, widen, narrow,                      \
+                      ((void)y, x * (C)factor)) static void sum_##type(void *dst, const void *a, \
+                                                                       const void *b, size_t n,  \
+                                                                       uint32_t divisor) {       \
+    (divisor > 1 ? sum_divided_##type : sum_whole_##type)(dst, a, b, n, divisor);                \
   }
 
 GY_FLOAT_SCALARS(f32, float, float, f32, GY_PLAIN, GY_PLAIN)
@@ -180,6 +186,7 @@ static GY_PAIR_SCALAR(minloc_f32_i32, struct f32_i32, order_of_floats) static GY
 const struct gy_kernels gy_kernels_scalar = {
     .isa = "scalar",
     .reduce = GY_KERNEL_ROWS,
+    .multiply = GY_MULTIPLY_ROW,
     .copy = copy,
 };
 
@@ -270,9 +277,8 @@ const char *gy_reduce_isa(void) { return current()->isa; }
 
 gy_reduce_fn gy_reduce_kernel(gyre_dtype type, gyre_op op) { return current()->reduce[type][op]; }
 
-int gyre_op_accepts(gyre_op op, gyre_dtype type) {
-  if ((unsigned)op >= GYRE_OP_COUNT || (unsigned)type >= GYRE_DTYPE_COUNT) return 0;
-  return gy_reduce_reference(type, op) != NULL;
+void gy_multiply(void *dst, const void *src, size_t count, gyre_dtype type, double factor) {
+  current()->multiply[type](dst, src, src, count, factor);
 }
 
 gy_reduce_fn gy_reduce_reference(gyre_dtype type, gyre_op op) {

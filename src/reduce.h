@@ -18,7 +18,6 @@
 #ifndef GY_REDUCE_H
 #define GY_REDUCE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "gyre/gyre.h"
@@ -29,19 +28,6 @@
  * one. */
 typedef void (*gy_reduce_fn)(void *dst, const void *a, const void *b, size_t count,
                              uint32_t finish_divisor);
-
-/* How the elements of one call are combined. */
-struct gy_reducer {
-  gy_reduce_fn kernel;
-  gy_reduce_fn alone; /* a rank alone gives alone(x, x); NULL: x itself */
-  uint32_t divisor;   /* what a step that completes the reduction divides by; 0 or 1: nothing */
-};
-
-/* dst[i] = left[i] (op) right[i]; `completes`: this step completes the reduction. */
-static inline void gy_reduce(const struct gy_reducer *r, void *dst, const void *left,
-                             const void *right, size_t count, bool completes) {
-  r->kernel(dst, left, right, count, completes ? r->divisor : 0);
-}
 
 /* The kernel for a type and a built-in operator; NULL if the operator does not take the type. Cheap;
  * may be kept. */
@@ -56,6 +42,10 @@ void gy_scale(void *dst, const void *src, size_t count, gyre_dtype type, uint32_
  * infinity in floating-point types), the least for MAX, these two with the highest index for the
  * locations, all bits for BAND, 1 for LAND, 0 for the rest. */
 void gy_reduce_identity(void *dst, size_t count, gyre_dtype type, gyre_op op);
+
+/* Floating-point types only: dst[i] = src[i] * factor, the factor rounded to the type (f32 for the
+ * halves), the product to the element. dst may be src. */
+void gy_multiply(void *dst, const void *src, size_t count, gyre_dtype type, double factor);
 
 /* Bulk copy, by vector loads and stores where these beat memcpy's `rep movsb`: that is slow to
  * start, and slow, on some CPUs many times, where (dst - src) mod 4096 is small. The areas must not

@@ -17,9 +17,13 @@
 
 #include "reduce.h"
 
+/* dst[i] = a[i] * factor; b is a. */
+typedef void (*gy_multiply_fn)(void *dst, const void *a, const void *b, size_t count, double factor);
+
 struct gy_kernels {
   const char *isa;
   gy_reduce_fn reduce[GYRE_DTYPE_COUNT][GYRE_OP_COUNT];
+  gy_multiply_fn multiply[GYRE_DTYPE_COUNT];              /* NULL: not a floating-point type */
   void (*copy)(void *dst, const void *src, size_t bytes); /* bytes >= GY_COPY_MIN, no overlap */
 };
 
@@ -65,6 +69,11 @@ void gy_maxloc_i64_i64(void *dst, const void *a, const void *b, size_t count, ui
     [GYRE_I64_I64] = GY_PAIR_ROW(gy_minloc_i64_i64, gy_maxloc_i64_i64),                                  \
   }
 
+#define GY_MULTIPLY_ROW                                                                                           \
+  {                                                                                                               \
+    [GYRE_F32] = multiply_f32, [GYRE_F64] = multiply_f64, [GYRE_F16] = multiply_f16, [GYRE_BF16] = multiply_bf16, \
+  }
+
 #endif
 
 #ifdef GY_VECTOR_BYTES
@@ -87,39 +96,41 @@ typedef uint64_t vu64 __attribute__((vector_size(GY_VECTOR_BYTES)));
 typedef uint16_t vhalf __attribute__((vector_size(GY_VECTOR_BYTES / 2)));
 
 /* A kernel: BLOCK combines the vectors x and y of type V, with elements of type T, and may use
- * `divisor`. The borders are whole vectors too, which overlap their neighbours; as dst may be a
+ * `param` of type P. The borders are whole vectors too, which overlap their neighbours; as dst may be a
  * or b, they are computed before anything is stored. Between them stores are aligned where the
  * elements are. */
-#define GY_KERNEL(name, T, V, BLOCK)                                                          \
-  GY_INLINE V name##_block(const char *a, const char *b, size_t bytes, uint32_t divisor) {    \
-    (void)divisor;                                                                            \
-    V x = {0}, y = {0};                                                                       \
-    memcpy(&x, a, bytes);                                                                     \
-    memcpy(&y, b, bytes);                                                                     \
-    return BLOCK;                                                                             \
-  }                                                                                           \
-  static void name(void *dst, const void *a, const void *b, size_t count, uint32_t divisor) { \
-    const size_t step = sizeof(V), bytes = count * sizeof(T);                                 \
-    char *d = dst;                                                                            \
-    const char *p = a, *q = b;                                                                \
-    if (count == 0) return;                                                                   \
-    if (bytes < step) {                                                                       \
-      V only = name##_block(p, q, bytes, divisor);                                            \
-      memcpy(d, &only, bytes);                                                                \
-      return;                                                                                 \
-    }                                                                                         \
-    const size_t end = bytes - step;                                                          \
-    const V first = name##_block(p, q, step, divisor);                                        \
-    const V last = name##_block(p + end, q + end, step, divisor);                             \
-    size_t i = -(uintptr_t)d % step;                                                          \
-    if (i % sizeof(T) != 0) i = 0;                                                            \
-    for (; i < end; i += step) {                                                              \
-      V v = name##_block(p + i, q + i, step, divisor);                                        \
-      memcpy(d + i, &v, step);                                                                \
-    }                                                                                         \
-    memcpy(d, &first, step);                                                                  \
-    memcpy(d + end, &last, step);                                                             \
+#define GY_KERNEL_OF(name, T, V, P, param, BLOCK)                                    \
+  GY_INLINE V name##_block(const char *a, const char *b, size_t bytes, P param) {    \
+    (void)param;                                                                     \
+    V x = {0}, y = {0};                                                              \
+    memcpy(&x, a, bytes);                                                            \
+    memcpy(&y, b, bytes);                                                            \
+    return BLOCK;                                                                    \
+  }                                                                                  \
+  static void name(void *dst, const void *a, const void *b, size_t count, P param) { \
+    const size_t step = sizeof(V), bytes = count * sizeof(T);                        \
+    char *d = dst;                                                                   \
+    const char *p = a, *q = b;                                                       \
+    if (count == 0) return;                                                          \
+    if (bytes < step) {                                                              \
+      V only = name##_block(p, q, bytes, param);                                     \
+      memcpy(d, &only, bytes);                                                       \
+      return;                                                                        \
+    }                                                                                \
+    const size_t end = bytes - step;                                                 \
+    const V first = name##_block(p, q, step, param);                                 \
+    const V last = name##_block(p + end, q + end, step, param);                      \
+    size_t i = -(uintptr_t)d % step;                                                 \
+    if (i % sizeof(T) != 0) i = 0;                                                   \
+    for (; i < end; i += step) {                                                     \
+      V v = name##_block(p + i, q + i, step, param);                                 \
+      memcpy(d + i, &v, step);                                                       \
+    }                                                                                \
+    memcpy(d, &first, step);                                                         \
+    memcpy(d + end, &last, step);                                                    \
   }
+
+#define GY_KERNEL(name, T, V, BLOCK) GY_KERNEL_OF(name, T, V, uint32_t, divisor, BLOCK)
 
 /* Vectors of one float type f: F, its bits as U. A comparison is false for NaN, so where neither
  * holds the result is all ones: a quiet NaN. Where both hold the operands are equal and differ at
@@ -191,6 +202,12 @@ GY_KERNEL(min_f32, float, vf32, vf32_min(x, y))
 GY_KERNEL(max_f32, float, vf32, vf32_max(x, y))
 GY_KERNEL(min_f64, double, vf64, vf64_min(x, y))
 GY_KERNEL(max_f64, double, vf64, vf64_max(x, y))
+
+GY_KERNEL_OF(multiply_f32, float, vf32, double, factor, x *(float)factor)
+GY_KERNEL_OF(multiply_f64, double, vf64, double, factor, x *factor)
+GY_KERNEL_OF(multiply_f16, uint16_t, vhalf, double, factor, f16_narrow(f16_widen(x) * (float)factor))
+GY_KERNEL_OF(multiply_bf16, uint16_t, vu16, double, factor,
+             bf16_pairs(bf16_even(x) * (float)factor, bf16_odd(x) * (float)factor))
 
 /* Halves are compared as they are: with the other bits of negative ones flipped, their order is
  * that of integers. What is beyond infinity is NaN, which makes the result all ones. */
@@ -310,6 +327,7 @@ static void copy(void *dst, const void *src, size_t bytes) {
   copy_four(d + bytes - step, s + bytes - step);
 }
 
-const struct gy_kernels GY_TABLE = {.isa = GY_ISA, .reduce = GY_KERNEL_ROWS, .copy = copy};
+const struct gy_kernels GY_TABLE = {
+    .isa = GY_ISA, .reduce = GY_KERNEL_ROWS, .multiply = GY_MULTIPLY_ROW, .copy = copy};
 
 #endif

@@ -1,6 +1,8 @@
 /* request.c - see request.h. Also the public functions on requests. */
 #include "request.h"
 
+#include "operator.h"
+
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -117,6 +119,7 @@ static void arm_callback(struct gy_command *c) {
 }
 
 gyre_status gyre_request_on_complete(gyre_request *req, gyre_callback fn, void *user) {
+  if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!req || !fn)
     return gy_fail(GYRE_ERR_ARG, "gyre_request_on_complete: the request or the callback is NULL");
   struct gy_loop *loop = req->pool->loop;
@@ -138,6 +141,7 @@ static gyre_status outcome(const gyre_request *req) {
 }
 
 gyre_status gyre_test(gyre_request *req) {
+  if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!req) return GYRE_OK;
   if (!atomic_load_explicit(&req->done, memory_order_acquire)) {
     if (!gy_loop_in_callback()) gy_loop_progress(req->pool->loop);
@@ -147,6 +151,7 @@ gyre_status gyre_test(gyre_request *req) {
 }
 
 gyre_status gyre_wait(gyre_request *req, int timeout_ms) {
+  if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!req) return GYRE_OK;
   if (gy_loop_in_callback()) {
     return gy_fail(GYRE_ERR_STATE, "gyre_wait: not from a callback; use gyre_test there");

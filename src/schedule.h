@@ -80,6 +80,7 @@ struct gy_program {
 struct gy_key { /* what a program depends on; also the key of the cache */
   uint8_t coll; /* enum gy_coll */
   uint8_t in_place; /* this rank's in == out (see gyre.h for the collective); affects local steps only */
+  uint8_t ordered; /* operands are to be combined in rank order; narrows the choice, not the program */
   int nranks, rank, root;
 };
 
@@ -110,6 +111,9 @@ struct gy_algo {
   gyre_status (*build)(const struct gy_key *key, struct gy_builder *b);
   /* Estimated time in microseconds by the alpha-beta-gamma model of select.h. */
   double (*cost_us)(const struct gy_key *key, size_t bytes, const struct gy_cost *cost);
+  /* Of a reduction: operands always stand in rank order, as operators that are not commutative
+   * need it. verify.h proves it. */
+  bool ordered;
 };
 
 /* ------------------------------------------------------------------------------- builder --- */

@@ -56,14 +56,14 @@ static bool next_item(const char **text, struct item *item) {
   return true;
 }
 
-/* ", "-separated names of one collective's algorithms, or of all (coll < 0), each once; returns
- * out. */
-static const char *list_names(int coll, char *out, size_t capacity) {
+/* ", "-separated names of one collective's algorithms, or of all (coll < 0), each once; `ordered`:
+ * of those that keep the order of ranks. Returns out. */
+static const char *list_names(int coll, bool ordered, char *out, size_t capacity) {
   size_t n, used = 0;
   const struct gy_algo *const *all = gy_algorithms(&n);
   out[0] = '\0';
   for (size_t i = 0; i < n; i++) {
-    if (coll >= 0 && all[i]->coll != coll) continue;
+    if ((coll >= 0 && all[i]->coll != coll) || (ordered && !all[i]->ordered)) continue;
     bool known = false;
     for (size_t j = 0; j < i && coll < 0; j++) known |= strcmp(all[i]->name, all[j]->name) == 0;
     if (!known)
@@ -93,7 +93,7 @@ static gyre_status check_pair(const struct item *item, unsigned *seen) {
   if (gy_algo_find((enum gy_coll)coll, item->algo) == NULL)
     return gy_fail(GYRE_ERR_ARG,
                    "algorithm choice \"%s=%s\": %s has no algorithm \"%s\"; it has %s", item->coll,
-                   item->algo, item->coll, item->algo, list_names(coll, names, sizeof names));
+                   item->algo, item->coll, item->algo, list_names(coll, false, names, sizeof names));
   if (*seen >> coll & 1u)
     return gy_fail(GYRE_ERR_ARG, "algorithm choice: %s is named twice", item->coll);
   *seen |= 1u << coll;
@@ -111,7 +111,7 @@ gyre_status gy_select_check(const char *override) {
     if (*text == '\0' && strchr(override, ',') == NULL && is_any_algo(item.algo)) return GYRE_OK;
     return gy_fail(
         GYRE_ERR_ARG, "algorithm choice \"%s\": expected one of %s, or a list such as \"all_reduce=ring,broadcast=tree\"",
-        override, list_names(-1, names, sizeof names));
+        override, list_names(-1, false, names, sizeof names));
   }
   while (next_item(&text, &item)) {
     gyre_status status = check_pair(&item, &seen);
@@ -131,8 +131,14 @@ static const struct gy_algo *named(const char *override, enum gy_coll coll) {
   return NULL;
 }
 
+/* One rank has nothing to combine. */
+static bool keeps_order(const struct gy_algo *algo, int nranks) {
+  return algo->ordered || nranks == 1;
+}
+
 static bool fits(const struct gy_algo *algo, const struct gy_key *key) {
-  return algo->coll == key->coll && (algo->max_ranks == 0 || key->nranks <= algo->max_ranks);
+  return algo->coll == key->coll && (algo->max_ranks == 0 || key->nranks <= algo->max_ranks) &&
+         (!key->ordered || keeps_order(algo, key->nranks));
 }
 
 /* The least estimate; the earlier in the table if two are equal. */
@@ -160,8 +166,15 @@ gyre_status gy_select(const char *override, const struct gy_cost *cost, const st
   if (status != GYRE_OK) return status;
   if (key->coll >= GY_COLL_COUNT)
     return gy_fail(GYRE_ERR_ARG, "no collective has number %u", key->coll);
-  struct gy_key any_rank = {.coll = key->coll, .nranks = key->nranks};
+  struct gy_key any_rank = {.coll = key->coll, .ordered = key->ordered, .nranks = key->nranks};
   const struct gy_algo *algo = named(override, (enum gy_coll)key->coll);
+  char names[256];
+  if (algo != NULL && key->ordered && !keeps_order(algo, key->nranks))
+    return gy_fail(GYRE_ERR_ARG,
+                   "%s by %s does not keep the order of ranks, which an operator that is not "
+                   "commutative needs; leave the choice to the cost model, or name one of %s",
+                   gy_coll_name(key->coll), algo->name,
+                   list_names(key->coll, true, names, sizeof names));
   if (algo != NULL && !fits(algo, key))
     return gy_fail(GYRE_ERR_ARG, "%s by %s takes at most %d ranks, not %d", gy_coll_name(key->coll),
                    algo->name, algo->max_ranks, key->nranks);

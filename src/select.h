@@ -16,7 +16,8 @@ void gy_cost_default(struct gy_cost *out, int nranks, int cores, size_t slice_by
 /* The algorithm for `bytes` (count * element size; the whole of the larger buffer). `override` is
  * the agreed text of GYRE_ALGO: "" for the cost model, one name for all collectives that have it,
  * or "all_reduce=ring,broadcast=tree". A name that this collective does not have falls back to the
- * cost model only in the one-name form. key->root and ->rank are ignored. Errors: ARG, listing the
+ * cost model only in the one-name form. key->root and ->rank are ignored. With key->ordered only algorithms
+ * that keep the order of ranks are taken, and naming another is ARG. Errors: ARG, listing the
  * algorithms there are. */
 gyre_status gy_select(const char *override, const struct gy_cost *cost, const struct gy_key *key,
                       size_t bytes, const struct gy_algo **out);

@@ -138,13 +138,6 @@ static const struct {
     [GYRE_I32_I32] = {"i32_i32", 8}, [GYRE_I64_I64] = {"i64_i64", 16},
 };
 
-static const char *const ops[GYRE_OP_COUNT] = {
-    [GYRE_SUM] = "sum",       [GYRE_PROD] = "prod", [GYRE_MIN] = "min",   [GYRE_MAX] = "max",
-    [GYRE_AVG] = "avg",       [GYRE_BAND] = "band", [GYRE_BOR] = "bor",   [GYRE_BXOR] = "bxor",
-    [GYRE_LAND] = "land",     [GYRE_LOR] = "lor",   [GYRE_LXOR] = "lxor", [GYRE_MINLOC] = "minloc",
-    [GYRE_MAXLOC] = "maxloc",
-};
-
 size_t gyre_dtype_size(gyre_dtype type) {
   return (unsigned)type < GYRE_DTYPE_COUNT ? dtypes[type].size : 0;
 }
@@ -152,5 +145,3 @@ size_t gyre_dtype_size(gyre_dtype type) {
 const char *gyre_dtype_name(gyre_dtype type) {
   return (unsigned)type < GYRE_DTYPE_COUNT ? dtypes[type].name : NULL;
 }
-
-const char *gyre_op_name(gyre_op op) { return (unsigned)op < GYRE_OP_COUNT ? ops[op] : NULL; }

@@ -21,7 +21,7 @@ struct gy_verify_options {
 };
 
 /* programs[r] was built for keys[r], 0 <= r < keys[0].nranks; the keys differ in rank and
- * in_place only. GYRE_OK, or GYRE_ERR_INTERNAL with what is wrong in gyre_last_error(): "rank 2
+ * in_place only. If they are ordered, so must be the operands of what is reduced. GYRE_OK, or GYRE_ERR_INTERNAL with what is wrong in gyre_last_error(): "rank 2
  * insn 7 slice 1: ...". */
 gyre_status gy_verify(const struct gy_program *const *programs, const struct gy_key *keys,
                       const struct gy_verify_options *options);

@@ -94,8 +94,13 @@ static void fill_input(struct model *m, int rank) {
   for (uint32_t c = 0; c < chunks; c++)
     for (uint32_t s = 0; s < gy_chunk_slices(&r->geometry, gy_chunk_range(r->key, GY_IN, c)); s++) {
       uint64_t print = gy_model_fingerprint(rank, c, s);
-      gy_model_cell(m, rank, gy_in(c), s)->value =
-          (struct value){.parts = print, .shape = print, .sequence = print, .count = 1, .defined = 1};
+      gy_model_cell(m, rank, gy_in(c), s)->value = (struct value){.parts = print,
+                                                                  .shape = print,
+                                                                  .count = 1,
+                                                                  .defined = 1,
+                                                                  .first = rank,
+                                                                  .last = rank,
+                                                                  .ordered = true};
     }
 }
 
@@ -104,24 +109,15 @@ static void store(struct cell *cell, struct value value) {
   cell->version++;
 }
 
-/* A sequence's hash is that of a polynomial in this base, so it does not depend on how operands are
- * grouped. */
-#define SEQUENCE_BASE UINT64_C(0x9e3779b97f4a7c15)
-
-static uint64_t power_of_base(uint32_t exponent) {
-  uint64_t power = 1, square = SEQUENCE_BASE;
-  for (; exponent > 0; exponent /= 2, square *= square)
-    if (exponent % 2 != 0) power *= square;
-  return power;
-}
-
-struct value gy_model_combine(struct value left, struct value right) {
+static struct value combine(struct value left, struct value right) {
   return (struct value){.parts = left.parts + right.parts,
                         .shape = gy_model_mix(left.shape + gy_model_mix(right.shape + 1)),
-                        .sequence = left.sequence * power_of_base(right.count) + right.sequence,
                         .count = left.count + right.count,
                         .finished = (uint16_t)(left.finished + right.finished),
-                        .defined = 1};
+                        .defined = 1,
+                        .first = left.first,
+                        .last = right.last,
+                        .ordered = left.ordered && right.ordered && left.last + 1 == right.first};
 }
 
 /* ----------------------------------------------------------------------------- set-up --- */
@@ -373,7 +369,7 @@ static void apply(struct model *m, int rank, uint32_t unit, struct value other) 
   if (x->op == GY_RECV_REDUCE || x->op == GY_LOCAL_REDUCE) {
     struct value own = read_cell(m, rank, unit, x->op == GY_RECV_REDUCE ? x->src : x->dst);
     bool swap = (x->dst.flags & GY_REF_SWAP) != 0;
-    other = swap ? gy_model_combine(other, own) : gy_model_combine(own, other);
+    other = swap ? combine(other, own) : combine(own, other);
   }
   store(gy_model_cell(m, rank, x->dst, gy_model_slice(r, unit)), finish(m, rank, unit, other));
 }
@@ -432,7 +428,8 @@ static bool run_local(struct model *m, const struct local *local) {
   if (slice == r->slices[local->insn] || !ready(m, r, local->insn, slice)) return false;
   post(r, unit);
   if ((x->dst.flags & GY_REF_IDENTITY) != 0)
-    store(gy_model_cell(m, local->rank, x->dst, slice), (struct value){.defined = 1});
+    store(gy_model_cell(m, local->rank, x->dst, slice),
+          (struct value){.defined = 1, .ordered = true});
   else if (gy_model_cell(m, local->rank, x->src, slice) !=
                gy_model_cell(m, local->rank, x->dst, slice) ||
            x->op != GY_COPY || (x->dst.flags & GY_REF_FINISH) != 0)

@@ -23,10 +23,11 @@
 struct value {
   uint64_t parts;    /* the multiset of contributions: the sum of their fingerprints */
   uint64_t shape;    /* the expression: operands' order and grouping */
-  uint64_t sequence; /* operands' order, however they are grouped: a hash that concatenates */
   uint32_t count;    /* contributions */
   uint16_t finished; /* how often FINISH was applied */
   uint16_t defined;
+  int first, last; /* ranks of the leftmost and the rightmost operand */
+  bool ordered;    /* the operands are those of the ranks from first to last, in this order */
 };
 
 struct cell {
@@ -113,8 +114,6 @@ uint32_t gy_model_needed(const struct model *m, const struct member *r, const st
 uint32_t gy_model_cell_index(const struct model *m, const struct member *r, struct gy_ref name,
                              uint32_t slice);
 struct cell *gy_model_cell(const struct model *m, int rank, struct gy_ref ref, uint32_t slice);
-/* left (op) right. */
-struct value gy_model_combine(struct value left, struct value right);
 /* Of one rank's contribution to a slice. */
 uint64_t gy_model_fingerprint(int rank, uint32_t chunk, uint32_t slice);
 

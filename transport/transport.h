@@ -11,7 +11,7 @@
 #define GY_TRANSPORT_H
 
 #include "bootstrap.h"
-#include "reduce.h"
+#include "operator.h"
 
 struct gy_tl;   /* an open transport of one communicator */
 struct gy_link; /* one pipe; transports embed it first in their own struct */

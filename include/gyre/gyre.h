@@ -123,9 +123,11 @@ typedef enum gyre_op {
   GYRE_LOR,
   GYRE_LXOR,
   GYRE_MINLOC,
-  GYRE_MAXLOC
+  GYRE_MAXLOC,
+  GYRE_OP_CREATED_FIRST = 64, /* from here on: what gyre_op_create and its like give */
+  GYRE_OP_CREATED_LAST = 255
 } gyre_op;
-#define GYRE_OP_COUNT 13
+#define GYRE_OP_COUNT 13 /* of the built-in ones */
 
 /* Where rank 0 listens (its context's port), a secret and a nonce: opaque, copy it whole to the
  * other ranks by any means. It holds a key: treat it as a password. */
@@ -172,7 +174,8 @@ GYRE_API const char *gyre_status_name(gyre_status status);
 GYRE_API const char *gyre_last_error(void);
 /* Bytes of one element; 0 for a value that is no type. */
 GYRE_API size_t gyre_dtype_size(gyre_dtype type);
-/* Static lower-case names, "f32" and "sum"; NULL for a value that is none. */
+/* Static lower-case names, "f32" and "sum"; NULL for a value that is none. A created operator has
+ * that of its kind: "user", "user_ordered" (not commutative), "premul_sum". */
 GYRE_API const char *gyre_dtype_name(gyre_dtype type);
 GYRE_API const char *gyre_op_name(gyre_op op);
 /* 1 if the operator combines elements of the type, 0 if not, also for values that are none. */
@@ -344,6 +347,45 @@ GYRE_API gyre_status gyre_comm_dump(gyre_comm *comm, const char *path);
 GYRE_API int gyre_comm_rank(const gyre_comm *comm);
 GYRE_API int gyre_comm_size(const gyre_comm *comm);
 
+/* --------------------------------------------------------------------- created operators --- */
+/*
+ * A communicator's own operators, used wherever a built-in one may stand. Creating and freeing send
+ * nothing, but must be done in the same order on every rank of the communicator, relative to each
+ * other: then equal operators have equal numbers, and ranks that pass different ones to a collective
+ * get MISMATCH. At most 64 of each kind exist at a time.
+ */
+
+/* dst[i] = left[i] (op) right[i], 0 <= i < count. The operator must be associative. Each buffer is
+ * aligned for its type (a pair: for its value); dst may be `left` or `right`, else they do not
+ * overlap. How elements are spread over calls is not defined, nor how many calls there are; with
+ * one rank there is none. Calls of one communicator never overlap in time, but come from any thread
+ * that makes progress, while Gyre's lock is held: be quick, do not block. Calls of Gyre from inside
+ * return STATE and do nothing. Rounding is to nearest, whatever the thread's own mode. */
+typedef void (*gyre_op_fn)(void *dst, const void *left, const void *right, size_t count,
+                           gyre_dtype type, void *user);
+
+/* left (op) right equals right (op) left. Without it operands are combined in the order of ranks:
+ * x0 (op) x1 (op) ... (op) x(n-1), with the brackets where the algorithm has them; only some
+ * algorithms do that, and naming another one (GYRE_ALGO) makes such a call fail with ARG. */
+#define GYRE_OP_COMMUTATIVE (1u << 0)
+
+/* Makes an operator of a function, for every type. `flags`: 0 or GYRE_OP_COMMUTATIVE, equal on
+ * every rank. `fn` and `user` must stay valid until the operator is freed and every operation that
+ * uses it has completed, or the communicator is destroyed. Errors: ARG, NOMEM, STATE (64 of the kind
+ * exist; called from inside an operator's function). */
+GYRE_API gyre_status gyre_op_create(gyre_comm *comm, gyre_op_fn fn, void *user, uint32_t flags,
+                                    gyre_op *op);
+/* Makes a sum of contributions that are first multiplied by this rank's `factor`, which must be
+ * finite and may differ between ranks; for floating-point types only. The factor is rounded to the
+ * type (F32 for the halves), each product to the element. `in` is not written unless in place. The
+ * multiplication is done by the thread that posts; reduce off the root and reduce_scatter take
+ * memory of the size of `in` while they run. Errors: as above. */
+GYRE_API gyre_status gyre_op_create_premul_sum(gyre_comm *comm, double factor, gyre_op *op);
+/* Gives an operator up. Operations in flight go on with it to their end; later calls with it fail
+ * with ARG (until its number is given to another operator, after 63 more of its kind). What is left
+ * when the communicator is destroyed is freed with it. Errors: ARG; STATE as above. */
+GYRE_API gyre_status gyre_op_free(gyre_comm *comm, gyre_op op);
+
 /* ----------------------------------------------------------------------------- collectives --- */
 /*
  * Common to all. `in` is read, never written unless in == out. in == out or disjoint: a partial
@@ -417,7 +459,8 @@ GYRE_API gyre_status gyre_scan_async(gyre_comm *comm, const void *in, void *out,
 /* The same without the rank's own contribution: ranks 0 to r - 1. On rank 0, which has none before
  * it, `out` becomes the operator's identity: 0 for SUM, 1 for PROD; for MIN the greatest value of
  * the type and for MAX the least (the infinities in floating-point types), the same with the highest
- * index for MINLOC and MAXLOC; all bits for BAND, 1 for LAND, 0 for the others. */
+ * index for MINLOC and MAXLOC; all bits for BAND, 1 for LAND, 0 for the others. A function of gyre_op_create has none that Gyre
+ * knows: with it `out` is not written on rank 0. */
 GYRE_API gyre_status gyre_exclusive_scan(gyre_comm *comm, const void *in, void *out, size_t count,
                                          gyre_dtype type, gyre_op op);
 GYRE_API gyre_status gyre_exclusive_scan_async(gyre_comm *comm, const void *in, void *out,

@@ -8,7 +8,7 @@ cd "${1:-$(dirname "$0")/../..}"
 # transports, so it lies beneath them.
 layers='
 types       include/gyre/*.h
-util        src/status.* src/log.* src/path.* src/json.* src/fork.* src/settings.* src/half.* src/fpenv.* src/reduce*.* src/crc32c.* src/random.* src/memory.* src/list.*
+util        src/status.* src/log.* src/path.* src/json.* src/fork.* src/settings.* src/half.* src/fpenv.* src/reduce*.* src/operator.* src/crc32c.* src/random.* src/memory.* src/list.*
 schedule    src/coll.* src/schedule.* src/builder.* src/program.* src/geometry.* src/verify*.* src/print.* src/select.* src/cost.*
 wire        src/wire.* src/loop.* src/address.* src/auth.* src/net*.* src/linger.* src/watch.* src/rendezvous.* src/dial.* src/handshake.* src/channel.* src/bootstrap*.* src/roster.* src/topo.*
 transport   transport/*

@@ -120,6 +120,31 @@ static void a_list_holds_for_what_it_names(void **state) {
   assert_string_equal(choose(list, GY_REDUCE, 8, 8, 64 * MIB), "ring");
 }
 
+static void an_order_of_ranks_narrows_the_choice(void **state) {
+  (void)state;
+  static const enum gy_coll colls[] = {GY_ALL_REDUCE, GY_REDUCE_SCATTER, GY_REDUCE};
+  struct gy_cost cost;
+  const struct gy_algo *algo = NULL;
+  gy_cost_default(&cost, 5, 2, 256 * KIB);
+  for (size_t c = 0; c < 3; c++) {
+    struct gy_key key = {.coll = (uint8_t)colls[c], .ordered = 1, .nranks = 5};
+    for (size_t bytes = 1; bytes <= 256 * MIB; bytes *= 4) {
+      for (key.nranks = 2; key.nranks <= 64; key.nranks++) {
+        assert_int_equal(gy_select("", &cost, &key, bytes, &algo), GYRE_OK);
+        assert_true(algo->ordered);
+      }
+    }
+    key.nranks = 5;
+    assert_int_equal(gy_select("ring", &cost, &key, 8, &algo), GYRE_ERR_ARG);
+    assert_non_null(strstr(gyre_last_error(), "by ring does not keep the order of ranks"));
+    assert_non_null(strstr(gyre_last_error(), algo->name)); /* one that does */
+    assert_int_equal(gy_select(algo->name, &cost, &key, 8, &algo), GYRE_OK);
+    key.nranks = 1; /* nothing is combined */
+    assert_int_equal(gy_select("ring", &cost, &key, 8, &algo), GYRE_OK);
+    assert_string_equal(algo->name, "ring");
+  }
+}
+
 static void expect_bad(const char *text, const char *part) {
   struct gy_cost cost;
   struct gy_key key = {.coll = GY_ALL_REDUCE, .nranks = 2};
@@ -159,6 +184,7 @@ int main(void) {
       cmocka_unit_test(the_choice_does_not_depend_on_rank_root_or_place),
       cmocka_unit_test(one_name_holds_for_all_that_have_it),
       cmocka_unit_test(a_list_holds_for_what_it_names),
+      cmocka_unit_test(an_order_of_ranks_narrows_the_choice),
       cmocka_unit_test(bad_overrides_list_what_there_is),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

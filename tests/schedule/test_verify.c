@@ -43,6 +43,30 @@ static void large_communicators_are_right(void **state) {
   verify_all(64, 1, (struct gy_verify_options){1, 1, 0, 3});
 }
 
+/* Whether an algorithm keeps the order of ranks, at 3 to 8 ranks and for every root. */
+static bool keeps_order(const struct gy_algo *algo) {
+  struct gy_algo claims = *algo;
+  claims.ordered = true;
+  for (int nranks = 3; nranks <= 8; nranks++)
+    for (int root = 0; root < (algo->coll == GY_REDUCE ? nranks : 1); root++)
+      if (gy_verify_algo(&claims, nranks, root, &(struct gy_verify_options){2, 1, 0, 1}) != GYRE_OK) {
+        assert_non_null(strstr(gyre_last_error(), "not combined in rank order"));
+        return false;
+      }
+  return true;
+}
+
+static void order_is_kept_where_an_algorithm_says_so(void **state) {
+  (void)state;
+  size_t n;
+  const struct gy_algo *const *all = gy_algorithms(&n);
+  for (size_t i = 0; i < n; i++) {
+    unsigned coll = all[i]->coll;
+    if (gy_coll_traits(coll)->reduces && keeps_order(all[i]) != all[i]->ordered)
+      fail_msg("%s by %s: the table says %d", gy_coll_name(coll), all[i]->name, all[i]->ordered);
+  }
+}
+
 static void options_outside_are_refused(void **state) {
   (void)state;
   const struct gy_algo *ring = gy_algo_find(GY_ALL_REDUCE, "ring");
@@ -303,6 +327,7 @@ int main(void) {
       cmocka_unit_test(every_algorithm_is_right),
       cmocka_unit_test(every_root_is_right),
       cmocka_unit_test(large_communicators_are_right),
+      cmocka_unit_test(order_is_kept_where_an_algorithm_says_so),
       cmocka_unit_test(options_outside_are_refused),
       cmocka_unit_test(a_draft_that_is_not_edited_is_right),
       cmocka_unit_test(ring_receive_over_an_unfinished_send),

@@ -348,6 +348,41 @@ static void scale_divides_and_one_copies(void **state) {
   }
 }
 
+static void products_are_rounded_once(void **state) {
+  (void)state;
+  static const gyre_dtype floats[] = {GYRE_F32, GYRE_F64, GYRE_F16, GYRE_BF16};
+  static const double factors[] = {1, -1, 0, 0.1, -3.7e5, 1e-30, 1e300, 5e-324};
+  static const char *const all_levels[] = {"scalar", "avx2", "avx512", "neon"};
+  unsigned char in[COUNT * 8], out[COUNT * 8 + 1];
+  for (size_t k = 0; k < 4 * sizeof factors / sizeof *factors; k++) {
+    gyre_dtype t = floats[k % 4];
+    size_t size = gyre_dtype_size(t);
+    wide factor = rounded(factors[k / 4], t);
+    fill(in, t, COUNT);
+    for (size_t l = 0; l < 4; l++) {
+      if (gy_reduce_use(all_levels[l]) != GYRE_OK) continue;
+      for (size_t n = 0; n <= COUNT; n += n < 40 ? 1 : 53) {
+        gy_multiply(out + 1, in, n, t, factors[k / 4]);
+        for (size_t i = 0; i < n; i++) {
+          uint64_t a = get(in + i * size, t), got = get(out + 1 + i * size, t);
+          bool nan = is_nan(a, t) || decode(a, t) * factor != decode(a, t) * factor;
+          uint64_t want = nan ? exponent_mask(t) + 1 : encode(rounded(decode(a, t) * factor, t), t);
+          if (!same(got, want, t))
+            fail_msg("%s %s: %llx by %g is %llx, not %llx", all_levels[l], gyre_dtype_name(t),
+                     (unsigned long long)a, factors[k / 4], (unsigned long long)got,
+                     (unsigned long long)want);
+        }
+      }
+      memcpy(out, in, COUNT * size);
+      gy_multiply(out, out, COUNT, t, factors[k / 4]);
+      unsigned char again[COUNT * 8];
+      gy_multiply(again, in, COUNT, t, factors[k / 4]);
+      assert_memory_equal(out, again, COUNT * size);
+    }
+  }
+  assert_int_equal(gy_reduce_use("auto"), GYRE_OK);
+}
+
 /* ------------------------------------------------------------------------------- kernels --- */
 
 /* One case: operands, what the reference makes of them, and the kernel under test. */
@@ -609,6 +644,7 @@ int main(void) {
       cmocka_unit_test(reference_is_exact_arithmetic),
       cmocka_unit_test(locations_are_of_the_first_in_order),
       cmocka_unit_test(operators_take_their_types),
+      cmocka_unit_test(products_are_rounded_once),
       cmocka_unit_test(scale_divides_and_one_copies),
       cmocka_unit_test(kernels_match_at_every_count_and_in_place),
       cmocka_unit_test(kernels_match_at_every_offset),
