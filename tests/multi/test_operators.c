@@ -137,19 +137,34 @@ struct shape {
   bool in_place;
 };
 
+static bool in_blocks(enum gy_coll coll) {
+  return coll == GY_REDUCE_SCATTER || coll == GY_REDUCE_SCATTER_V;
+}
+
 static gyre_status reduce_by(gyre_comm *c, const struct shape *s, gyre_dtype type, const void *in,
                              void *out) {
+  size_t counts[8], displs[8];
   switch (s->coll) {
     case GY_REDUCE: return gyre_reduce(c, in, out, s->count, type, s->op, s->root);
     case GY_REDUCE_SCATTER: return gyre_reduce_scatter(c, in, out, s->count, type, s->op);
+    case GY_REDUCE_SCATTER_V:
+      for (int r = 0; r < gyre_comm_size(c); r++) counts[r] = displs[r] = s->count;
+      for (int r = 0; r < gyre_comm_size(c); r++) displs[r] *= (size_t)r;
+      return gyre_reduce_scatter_v(c, in, out, counts, displs, type, s->op);
+    case GY_SCAN: return gyre_scan(c, in, out, s->count, type, s->op);
+    case GY_EXCLUSIVE_SCAN: return gyre_exclusive_scan(c, in, out, s->count, type, s->op);
     default: return gyre_all_reduce(c, in, out, s->count, type, s->op);
   }
 }
 
+/* So many, from rank 0 on, make up this rank's result. */
+static int combined_ranks(const struct rank_env *env, enum gy_coll coll) {
+  return coll == GY_SCAN ? env->rank + 1 : coll == GY_EXCLUSIVE_SCAN ? env->rank : env->nranks;
+}
+
 static int run_shape(struct rank_env *env, const struct shape *s) {
   gyre_dtype type = type_of(s->kind);
-  size_t esize = gyre_dtype_size(type),
-         blocks = s->coll == GY_REDUCE_SCATTER ? (size_t)env->nranks : 1;
+  size_t esize = gyre_dtype_size(type), blocks = in_blocks(s->coll) ? (size_t)env->nranks : 1;
   size_t ins = s->count * blocks, first = blocks > 1 ? s->count * (size_t)env->rank : 0;
   char *memory = calloc(ins + s->count + 4, esize), *in = memory + s->shift;
   char *out = s->in_place ? in + first * esize : in + (ins + 1) * esize;
@@ -159,9 +174,10 @@ static int run_shape(struct rank_env *env, const struct shape *s) {
     memcpy(in + i * esize, &v, esize);
   }
   if (reduce_by(env->comm, s, type, in, out)) failed = RANK_FAIL(env, "%s", gyre_last_error());
-  bool has_out = s->coll != GY_REDUCE || env->rank == s->root;
+  int ranks = combined_ranks(env, s->coll); /* 0: a function has no identity */
+  bool has_out = ranks > 0 && (s->coll != GY_REDUCE || env->rank == s->root);
   for (size_t i = 0; i < s->count && has_out && !failed; i++) {
-    uint64_t want = expected(s->kind, env->nranks, first + i);
+    uint64_t want = expected(s->kind, ranks, first + i);
     if (memcmp(out + i * esize, &want, esize))
       failed = RANK_FAIL(env, "%s root %d count %zu, kind %d: element %zu is wrong",
                          gy_coll_name(s->coll), s->root, s->count, s->kind, i);
@@ -289,7 +305,7 @@ static double factor(int rank) { return (rank + 1) * (rank % 3 == 2 ? -0.5 : 0.5
 /* Exact in every type: all are small multiples of a half. */
 static int premultiplied(struct rank_env *env, enum gy_coll coll, gyre_dtype type, gyre_op op,
                          size_t count, bool in_place) {
-  size_t esize = gyre_dtype_size(type), blocks = coll == GY_REDUCE_SCATTER ? (size_t)env->nranks : 1;
+  size_t esize = gyre_dtype_size(type), blocks = in_blocks(coll) ? (size_t)env->nranks : 1;
   size_t ins = count * blocks, first = blocks > 1 ? count * (size_t)env->rank : 0;
   char *memory = calloc(2 * ins + 3 * count + 1, esize), *in = memory, *was = in + ins * esize;
   char *want = was + ins * esize, *out = want + count * esize;
@@ -301,7 +317,7 @@ static int premultiplied(struct rank_env *env, enum gy_coll coll, gyre_dtype typ
   memcpy(was, in, ins * esize);
   for (size_t i = 0; i < count; i++) {
     double sum = 0;
-    for (int r = 0; r < env->nranks; r++) sum += factor(r) * whole(r, first + i);
+    for (int r = 0; r < combined_ranks(env, coll); r++) sum += factor(r) * whole(r, first + i);
     put(type, want, i, sum);
   }
   if (reduce_by(env->comm, &s, type, in, has_out ? out : NULL))
@@ -326,7 +342,8 @@ static int premultiplied(struct rank_env *env, enum gy_coll coll, gyre_dtype typ
 static int premultiplied_sums(struct rank_env *env) {
   static const gyre_dtype types[] = {GYRE_F32, GYRE_F64, GYRE_F16, GYRE_BF16};
   static const size_t counts[] = {0, 1, 7, 1031, 50021};
-  static const enum gy_coll colls[] = {GY_ALL_REDUCE, GY_REDUCE, GY_REDUCE_SCATTER};
+  static const enum gy_coll colls[] = {GY_ALL_REDUCE,       GY_REDUCE, GY_REDUCE_SCATTER,
+                                       GY_REDUCE_SCATTER_V, GY_SCAN,   GY_EXCLUSIVE_SCAN};
   gyre_op op;
   int failed = 0;
   if (gyre_op_create_premul_sum(env->comm, factor(env->rank), &op))
