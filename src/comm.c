@@ -8,10 +8,14 @@
 #include <string.h>
 
 #include "dump.h"
+#include "../transport/fault/fault.h"
+#include "../transport/fault/plan.h"
 #include "log.h"
 #include "select.h"
 
-static const struct gy_tl_ops *const transports[] = {&gy_tcp_ops};
+static const struct {
+  const struct gy_tl_ops *plain, *faulty; /* faulty: does what GYRE_FAULT asks for */
+} transports[] = {{&gy_tcp_ops, &gy_fault_tcp_ops}};
 
 /* What the engine relies on: it has no second way to reduce what arrives. */
 #define NEEDED_CAPS (GY_CAP_HOST_MEM | GY_CAP_RECV_REDUCE)
@@ -146,17 +150,21 @@ static bool names(const char *list, const char *name) {
 /* The transport with the highest score for each peer. */
 static gyre_status choose_transports(gyre_comm *c) {
   const char *wanted = c->roster->agreed.transports;
+  struct gy_fault_plan plan;
+  gyre_status st = gy_fault_plan_read(c->settings.fault, &plan);
+  if (st) return st;
+  bool faulty = gy_fault_plan_concerns(&plan, c->core.rank);
   char why[200] = "no transport is enabled";
   for (int peer = 0; peer < c->core.nranks; peer++) {
     int best = 0;
     for (size_t i = 0; i < sizeof transports / sizeof *transports && peer != c->core.rank; i++) {
-      if (*wanted && !names(wanted, transports[i]->name)) continue;
-      if (transports[i]->abi != GY_TL_ABI || (transports[i]->caps & NEEDED_CAPS) != NEEDED_CAPS)
-        continue;
-      int score = transports[i]->reach(&c->core, peer, why, sizeof why);
+      const struct gy_tl_ops *ops = faulty ? transports[i].faulty : transports[i].plain;
+      if (*wanted && !names(wanted, ops->name)) continue;
+      if (ops->abi != GY_TL_ABI || (ops->caps & NEEDED_CAPS) != NEEDED_CAPS) continue;
+      int score = ops->reach(&c->core, peer, why, sizeof why);
       if (score <= best) continue;
       best = score;
-      c->peer_ops[peer] = transports[i];
+      c->peer_ops[peer] = ops;
     }
     if (!best && peer != c->core.rank) {
       return gy_fail(GYRE_ERR_UNSUPPORTED, "rank %d cannot reach rank %d by \"%s\": %s",
@@ -322,6 +330,7 @@ static gyre_status apply_config(gyre_comm *c, const gyre_comm_config *given) {
   if (c->has_oob) c->oob = *config->oob;
   st = config->rendezvous ? gy_settings_set(s, "GYRE_RENDEZVOUS", config->rendezvous) : GYRE_OK;
   if (!st && config->transports) st = gy_settings_set(s, "GYRE_TRANSPORTS", config->transports);
+  if (!st && config->fault) st = gy_settings_set(s, "GYRE_FAULT", config->fault);
   if (!st && config->algo) st = gy_settings_set(s, "GYRE_ALGO", config->algo);
   if (!st && config->flags & GYRE_F_CHECKSUM) st = gy_settings_set(s, "GYRE_CHECKSUM", "1");
   if (!st) st = set_number(s, "GYRE_SLICE_BYTES", config->slice_bytes);
@@ -354,7 +363,8 @@ static gyre_status check_creation(const gyre_comm *c) {
                    "configuration's id, oob or rendezvous",
                    c->core.nranks);
   }
-  return gy_select_check(c->settings.algo);
+  gyre_status st = gy_fault_plan_read(c->settings.fault, NULL);
+  return st ? st : gy_select_check(c->settings.algo);
 }
 
 gyre_comm *gy_comm_alloc(gyre_context *ctx, const struct gy_settings *settings, gyre_comm **out) {

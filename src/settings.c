@@ -102,6 +102,9 @@ static const struct gy_setting table[] = {
    .def = 15000,
    .doc = "A rank of which nothing was heard for so long is lost."},
 
+  {ENTRY(TEXT, "GYRE_FAULT", LOCAL, fault), .def_text = "",
+   .doc = "Harm to be done to this rank, for rehearsals: kind:key=value,...;... as docs/faults.md "
+          "has it."},
   {ENTRY(CHOICE, "GYRE_PROGRESS", LOCAL, progress), .choices = "caller|thread",
    .def_text = "caller",
    .doc = "Who drives: a waiting caller if there is one, or the background thread only."},

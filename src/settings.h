@@ -59,6 +59,7 @@ struct gy_settings {
   int64_t verdict_ms;      /* agreed: longest wait for the root's verdict */
   int64_t heartbeat_ms;    /* agreed; 0: no heartbeats */
   int64_t peer_timeout_ms; /* agreed: a rank that is silent for so long is lost */
+  char fault[256];         /* local: harm to be done to this rank, see docs/faults.md; "": none */
   /* progress, local */
   char progress[16]; /* "caller": a waiting caller drives; "thread": only the background thread */
   int64_t spin_us;   /* -1: automatic */

@@ -16,6 +16,7 @@
 struct gy_tl;   /* an open transport of one communicator */
 struct gy_link; /* one pipe; transports embed it first in their own struct */
 struct gy_run;
+struct gy_tamper;
 
 #define GY_TL_ABI 1u
 
@@ -68,6 +69,7 @@ struct gy_link { /* common head of every transport's link */
   void *owner;                  /* the engine */
   void *end;                    /* its side of this link, set by it */
   uint64_t bytes_in, bytes_out; /* payload moved so far: the deadline watches these */
+  struct gy_tamper *tamper;     /* harm asked for (transport/fault/fault.h); NULL: none */
 };
 
 struct gy_tl_ops {

@@ -220,9 +220,11 @@ typedef struct gyre_comm_config {
   uint32_t heartbeat_ms;       /* how often ranks show that they live; 0: GYRE_HEARTBEAT_MS,
                                 GYRE_NO_HEARTBEAT: never */
   uint32_t peer_timeout_ms; /* a rank that is silent for so long is lost; 0: GYRE_PEER_TIMEOUT_MS */
+  const char *fault; /* harm to be done to this rank, to rehearse failures: "kill:slice=100"; the
+                        kinds are in docs/faults.md; NULL: GYRE_FAULT */
 } gyre_comm_config;
 #define GYRE_COMM_CONFIG_INIT \
-  { sizeof(gyre_comm_config), NULL, NULL, NULL, NULL, NULL, 0u, 0u, 0u, 0u, 0u, 0u, 0u }
+  { sizeof(gyre_comm_config), NULL, NULL, NULL, NULL, NULL, 0u, 0u, 0u, 0u, 0u, 0u, 0u, NULL }
 #define GYRE_NO_HEARTBEAT 0xffffffffu
 
 /* Makes an id for a communicator whose rank 0 will be created in THIS context. Opens the context's

@@ -57,7 +57,8 @@ static void comm_config_layout(void **state) {
   AT(gyre_comm_config, flags, 64);
   AT(gyre_comm_config, heartbeat_ms, 68);
   AT(gyre_comm_config, peer_timeout_ms, 72);
-  assert_int_equal(sizeof(gyre_comm_config), 80);
+  AT(gyre_comm_config, fault, 80);
+  assert_int_equal(sizeof(gyre_comm_config), 88);
 }
 
 static void other_layouts(void **state) {

@@ -14,8 +14,9 @@ struct conformance {
   const struct gy_tl_ops *ops;
   const size_t *borders; /* sizes at which the transport changes its way; they and their neighbours are tried */
   size_t n_borders;
-  unsigned rounds; /* of opening and closing */
-  bool checksum;   /* frames carry checksums */
+  unsigned rounds;   /* of opening and closing */
+  bool checksum;     /* frames carry checksums */
+  const char *fault; /* of every rank; NULL: none */
 };
 
 extern const struct conformance *conformance; /* of the program */

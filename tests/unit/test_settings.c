@@ -139,8 +139,8 @@ static void the_defaults_are_those_documented(void **state) {
   assert_string_equal(s.cpu, "auto");
   assert_string_equal(s.tcp_congestion, "auto");
   assert_string_equal(s.log, "warn");
-  const char *empty[] = {s.rendezvous, s.iface,      s.port, s.advertise,
-                         s.secret,     s.transports, s.algo, s.log_file};
+  const char *empty[] = {s.rendezvous, s.iface, s.port,     s.advertise, s.secret,
+                         s.transports, s.algo,  s.log_file, s.fault};
   for (size_t i = 0; i < sizeof empty / sizeof empty[0]; i++) assert_string_equal(empty[i], "");
   assert_int_equal(gy_settings_spin_us(&s), 50);
   s.spin_us = 0;

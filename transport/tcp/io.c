@@ -15,6 +15,7 @@
 
 #include "../../src/crc32c.h"
 #include "../../src/status.h"
+#include "../fault/fault.h"
 #include "link.h"
 
 #define SEND_FRAMES 8 /* small frames in one sendmsg */
@@ -85,7 +86,74 @@ static unsigned sent(struct tcp_link *l, size_t n) {
   return moved;
 }
 
+/* ----------------------------------------------------------------------- harm on request --- */
+
+/* Leaves at most so many bytes. */
+static size_t shorten(struct iovec *iov, int *n, size_t most) {
+  size_t total = 0;
+  for (int i = 0; i < *n; i++) {
+    if (total + iov[i].iov_len >= most) {
+      iov[i].iov_len = most - total;
+      *n = i + 1;
+    }
+    total += iov[i].iov_len;
+  }
+  return total;
+}
+
+static size_t draw_length(struct gy_tamper *t, struct iovec *iov, int *n, size_t want) {
+  if (!t->most || want <= 1) return want;
+  return shorten(iov, n, 1 + (size_t)gy_tamper_draw(&t->dice, t->most));
+}
+
+static bool next_is_padding(const struct tcp_link *l) {
+  const struct gy_xfer *x = l->tx_next;
+  size_t payload = header_bytes(l, x);
+  return (x->moved >= l->head && x->moved < payload) || x->moved >= payload + x->bytes;
+}
+
+static void cut_if_due(const struct tcp_link *l) {
+  struct gy_tamper *t = l->base.tamper;
+  if (t->sent < t->cut_at) return;
+  t->struck = true;
+  shutdown(l->fd, SHUT_RDWR);
+}
+
+/* What the next send may take: up to a cut, up to the byte that is to be flipped, or that one
+ * alone, from a copy. */
+static size_t tamper_send(struct tcp_link *l, struct iovec *iov, int *n, size_t want, uint8_t *copy) {
+  struct gy_tamper *t = l->base.tamper;
+  cut_if_due(l);
+  want = draw_length(t, iov, n, want);
+  if (t->cut_at > t->sent && want > t->cut_at - t->sent)
+    want = shorten(iov, n, (size_t)(t->cut_at - t->sent));
+  if (t->flip_at > t->sent && want > t->flip_at - t->sent)
+    want = shorten(iov, n, (size_t)(t->flip_at - t->sent));
+  if (t->flip_at != t->sent) return want;
+  want = shorten(iov, n, 1);
+  if (next_is_padding(l)) {
+    t->flip_at++;
+  } else {
+    *copy = *(const uint8_t *)iov[0].iov_base ^ t->flip;
+    iov[0].iov_base = copy;
+  }
+  return want;
+}
+
+static void tamper_sent(struct tcp_link *l, size_t n) {
+  struct gy_tamper *t = l->base.tamper;
+  if (n && t->flip_at == t->sent) {
+    t->struck = true;
+    t->flip_at = GY_TAMPER_NEVER;
+  }
+  t->sent += n;
+  cut_if_due(l);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
 unsigned gy_tcp_send(struct tcp_link *l) {
+  uint8_t flipped;
   struct iovec iov[3 * SEND_FRAMES];
   size_t want = 0;
   int n = 0;
@@ -95,6 +163,7 @@ unsigned gy_tcp_send(struct tcp_link *l) {
     for (int i = n; i < n + added; i++) want += iov[i].iov_len;
     n += added;
   }
+  if (l->base.tamper) want = tamper_send(l, iov, &n, want, &flipped);
   struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)n};
   ssize_t done;
   do {
@@ -103,6 +172,7 @@ unsigned gy_tcp_send(struct tcp_link *l) {
   l->sent = true;
   if (done >= 0) {
     if ((size_t)done < want) l->writable = false;
+    if (l->base.tamper) tamper_sent(l, (size_t)done);
     return sent(l, (size_t)done);
   }
   l->writable = false;
@@ -291,6 +361,7 @@ unsigned gy_tcp_receive(struct tcp_link *l) {
   size_t want = 0;
   int n_iov = scatter(l, iov, padding);
   for (int i = 0; i < n_iov; i++) want += iov[i].iov_len;
+  if (l->base.tamper) want = draw_length(l->base.tamper, iov, &n_iov, want);
   struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)n_iov};
   ssize_t n;
   do { n = recvmsg(l->fd, &msg, MSG_DONTWAIT); } while (n < 0 && errno == EINTR);

@@ -1,0 +1,216 @@
+/*
+ * test_fault.c - the fault transport around TCP: what every transport must do, under faults that do
+ * no harm; each harmful kind; and texts that are refused.
+ */
+#include "conformance.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "transport/fault/fault.h"
+#include "transport/fault/plan.h"
+#include "transport/tcp/link.h"
+
+static const size_t borders[] = {GY_FRAME_SMALL, STAGING_BYTES};
+static struct conformance faulty = {&gy_fault_tcp_ops, borders, 2, 20, true, NULL};
+const struct conformance *conformance = &faulty;
+
+#define UNDER(name, text, ...)                                  \
+  static void name(void **state) {                              \
+    static void (*const tests[])(void **state) = {__VA_ARGS__}; \
+    faulty.fault = (text);                                      \
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) { \
+      faulty.checksum = i % 2 == 0;                             \
+      tests[i](state);                                          \
+    }                                                           \
+  }
+
+UNDER(delays, "delay:us=300,seed=1", conformance_random_traffic, conformance_windows,
+      conformance_lanes, conformance_graceful_close_loses_nothing, conformance_describe,
+      conformance_open_and_close, conformance_other_call, conformance_close_with_posted_work)
+UNDER(reordered_polls, "reorder:seed=2", conformance_random_traffic, conformance_windows,
+      conformance_lanes, conformance_reductions, conformance_peer_leaves)
+UNDER(short_reads_and_writes, "short:bytes=3000,seed=3", conformance_reductions,
+      conformance_random_traffic, conformance_graceful_close_loses_nothing)
+UNDER(tiny_reads_and_writes, "short:bytes=7,seed=4", conformance_windows, conformance_lanes,
+      conformance_other_call)
+UNDER(all_together, "delay:us=200,seed=5;reorder;short:bytes=5000", conformance_random_traffic,
+      conformance_windows, conformance_posts_before_the_peer_is_there)
+UNDER(another_seed, "delay:us=500,seed=77;reorder;short:bytes=900", conformance_random_traffic,
+      conformance_windows)
+/* Rank 7 is not here: nothing happens, and idle links sleep. */
+UNDER(nothing_for_this_rank, "short:bytes=1,rank=7", conformance_idle_links_sleep,
+      conformance_back_pressure)
+
+/* ------------------------------------------------------------------------------------- harm --- */
+
+static struct world world;
+
+static struct world *two_ranks(const char *fault, bool checksum) {
+  world_open(&world, &gy_fault_tcp_ops, 2, 8);
+  world.roster.agreed.checksum = checksum;
+  for (int r = 0; r < 2; r++)
+    assert_int_equal(gy_settings_set(&world.rank[r].settings, "GYRE_FAULT", fault), GYRE_OK);
+  world_open_transports(&world);
+  return &world;
+}
+
+/* Frames of 128 bytes: 40 of header, 64 of payload. Frames before the harm arrive, none after. */
+static void send_until_broken(struct world *w, unsigned whole) {
+  struct end *a = end_open(w, 0, 1, 0), *b = end_open(w, 1, 0, 0);
+  uint8_t out[64], in[64];
+  for (unsigned k = 0; k <= whole; k++) {
+    struct transfer send, recv;
+    pattern_fill(out, sizeof out, 0, k);
+    post_recv(b, &recv, in, sizeof in);
+    post_send(a, &send, out, sizeof out);
+    WORLD_UNTIL(w, (recv.done && send.done) || b->downs);
+    assert_int_equal(recv.done, k < whole);
+    if (recv.done) pattern_check(in, sizeof in, 0, k);
+  }
+}
+
+static void a_cut_link_is_down_on_both_ends(void **state) {
+  (void)state;
+  struct world *w = two_ranks("cut:bytes=300,rank=0", true);
+  send_until_broken(w, 2);
+  assert_int_equal(w->end[1].why, GYRE_ERR_PEER_LOST);
+  struct transfer recv;
+  uint8_t in;
+  post_recv(&w->end[0], &recv, &in, 1);
+  WORLD_UNTIL(w, w->end[0].downs);
+  world_close(w);
+}
+
+static void a_flipped_bit_is_found_by_checksums(void **state) {
+  (void)state;
+  static const char *const texts[] = {"flip:byte=0,rank=0",  "flip:byte=39,bit=7,rank=0",
+                                      "flip:byte=70,bit=3",  "flip:byte=103",
+                                      "flip:byte=104,bit=2", "flip:byte=127"};
+  for (unsigned i = 0; i < 6; i++) {
+    struct world *w = two_ranks(texts[i], true);
+    send_until_broken(w, i < 4 ? 0 : 1); /* from 104 on is padding: then the next frame's first byte */
+    assert_int_equal(w->end[1].why, GYRE_ERR_PROTO);
+    assert_non_null(strstr(w->end[1].text, "a bit was flipped on the way from rank 0"));
+    world_close(w);
+  }
+}
+
+static void a_flipped_bit_is_delivered_without(void **state) {
+  (void)state;
+  struct world *w = two_ranks("flip:byte=33,bit=4,rank=0", false);
+  struct end *a = end_open(w, 0, 1, 0), *b = end_open(w, 1, 0, 0);
+  struct transfer send, recv;
+  uint8_t out[64] = {0}, in[64];
+  post_recv(b, &recv, in, sizeof in);
+  post_send(a, &send, out, sizeof out);
+  WORLD_UNTIL(w, recv.done);
+  assert_int_equal(in[1], 16);
+  assert_int_equal(out[1], 0); /* the user's buffer is left alone */
+  world_close(w);
+}
+
+static void killed_or_stopped_at_a_slice(void **state) {
+  (void)state;
+  for (int stop = 0; stop < 2; stop++) {
+    pid_t pid = fork();
+    if (pid == 0) {
+      struct world *w = two_ranks(stop ? "stop:slice=3,rank=0" : "kill:slice=3,rank=0", false);
+      struct end *a = end_open(w, 0, 1, 0);
+      struct transfer t[3];
+      uint8_t byte = 0;
+      for (int k = 0; k < 2; k++) post_send(a, &t[k], &byte, 1);
+      post_send(a, &t[2], &byte, 1);
+      _exit(8);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    if (stop) {
+      assert_true(WIFSTOPPED(status));
+      kill(pid, SIGKILL);
+      assert_int_equal(waitpid(pid, &status, 0), pid);
+    }
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  }
+}
+
+/* ------------------------------------------------------------------------------------- texts --- */
+
+static void texts_are_read(void **state) {
+  (void)state;
+  struct gy_fault_plan p;
+  assert_int_equal(gy_fault_plan_read("", &p), GYRE_OK);
+  assert_int_equal(p.n, 0);
+  assert_int_equal(
+      gy_fault_plan_read("kill:slice=12,rank=3,op=5;flip:byte=7,bit=6,peer=1,seed=9;reorder;", &p),
+      GYRE_OK);
+  assert_int_equal(p.n, 3);
+  assert_int_equal(p.rule[0].kind, GY_FAULT_KILL);
+  assert_int_equal(p.rule[0].amount, 12);
+  assert_int_equal(p.rule[0].rank, 3);
+  assert_int_equal(p.rule[0].op, 5);
+  assert_int_equal(p.rule[0].peer, -1);
+  assert_int_equal(p.rule[1].bit, 6);
+  assert_int_equal(p.rule[1].peer, 1);
+  assert_int_equal(p.rule[1].seed, 9);
+  assert_true(gy_fault_plan_concerns(&p, 0)); /* by the second rule */
+  assert_int_equal(gy_fault_plan_read("kill:slice=12,rank=3", &p), GYRE_OK);
+  assert_true(gy_fault_plan_concerns(&p, 3));
+  assert_false(gy_fault_plan_concerns(&p, 2));
+}
+
+static void wrong_texts_are_refused(void **state) {
+  (void)state;
+  static const char *const wrong[] = {
+      "x",
+      "kill",
+      "kill:",
+      "kill:slice",
+      "kill:slice=",
+      "kill:slice=0",
+      "kill:slice=-1",
+      "kill:slice=1x",
+      "kill:slice=1,",
+      "kill:bytes=1",
+      "kill:slice=1,bit=2",
+      "kill:slice=1;;reorder",
+      "flip:byte=1,bit=8",
+      "delay:us=10000001",
+      "short:bytes=0",
+      "cut:rank=1",
+      "reorder:us=1",
+      "reorder:rank=16384",
+      "reorder:op=0",
+      "reorder;reorder;reorder;reorder;reorder;reorder;reorder;reorder;"
+      "reorder"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    struct gy_fault_plan p = {.n = 77};
+    if (gy_fault_plan_read(wrong[i], &p) != GYRE_ERR_ARG) fail_msg("%s was taken", wrong[i]);
+    assert_int_equal(p.n, 77);
+    assert_non_null(strstr(gyre_last_error(), "the form is kind:key=value"));
+  }
+}
+
+int main(void) {
+  gy_log_open(GY_LOG_ERROR, ""); /* that faults are injected is a warning */
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(texts_are_read),
+      cmocka_unit_test(wrong_texts_are_refused),
+      cmocka_unit_test(delays),
+      cmocka_unit_test(reordered_polls),
+      cmocka_unit_test(short_reads_and_writes),
+      cmocka_unit_test(tiny_reads_and_writes),
+      cmocka_unit_test(all_together),
+      cmocka_unit_test(another_seed),
+      cmocka_unit_test(nothing_for_this_rank),
+      cmocka_unit_test(a_cut_link_is_down_on_both_ends),
+      cmocka_unit_test(a_flipped_bit_is_found_by_checksums),
+      cmocka_unit_test(a_flipped_bit_is_delivered_without),
+      cmocka_unit_test(killed_or_stopped_at_a_slice),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
