@@ -191,6 +191,7 @@ gyre_status gy_check_call(const gyre_comm *comm, const struct gy_call *call) {
   const struct gy_coll_traits *traits = gy_coll_traits(call->coll);
   const char *name = traits->name;
   if (!comm) return gy_fail(GYRE_ERR_ARG, "gyre_%s: the communicator is NULL", name);
+  if (gy_birth_check(&comm->ctx->birth, name)) return GYRE_ERR_STATE;
   size_t esize = gyre_dtype_size(call->dtype), block;
   if (!esize) return gy_fail(GYRE_ERR_ARG, "gyre_%s: %d is no type", name, (int)call->dtype);
   if (gy_coll_is_scan(call->coll) && call->op == GYRE_AVG)

@@ -22,6 +22,7 @@
 #include "log.h"
 #include "rendezvous.h"
 #include "status.h"
+#include "work.h"
 
 #define RANKS_MAX 16384
 #define AUTO_SLICE_BYTES 262144
@@ -90,7 +91,7 @@ struct gy_bootstrap {
   unsigned pending; /* handles and work that libuv still holds */
   uv_timer_t timer;
   struct { /* one errand to the thread pool at a time */
-    uv_work_t req;
+    struct gy_work job;
     bool running;
     gyre_status status;
     char text[GY_FAIL_TEXT];
@@ -162,7 +163,6 @@ static void release(struct gy_bootstrap *b) {
   b->member.dial = NULL;
   if (b->member.ch) gy_channel_close(b->member.ch);
   b->member.ch = NULL;
-  if (b->work.running) uv_cancel((uv_req_t *)&b->work.req);
   uv_close((uv_handle_t *)&b->timer, on_timer_closed);
   uv_close((uv_handle_t *)&b->member.look, on_timer_closed);
 }
@@ -594,18 +594,18 @@ static void meet_rival(struct gy_bootstrap *b, gyre_status status, const struct 
 
 /* ---- the root's door: what it opens for each rendezvous ---- */
 
-static void resolve_work(uv_work_t *req) {
-  struct gy_bootstrap *b = req->data;
+static void resolve_work(struct gy_work *job) {
+  struct gy_bootstrap *b = job->data;
   b->work.status = gy_rendezvous_resolve(&b->rv, &b->settings, b->secret.len > 0, b->work.address,
                                          &b->work.n_address);
   if (b->work.status != GYRE_OK)
     gy_format(b->work.text, sizeof b->work.text, "%s", gyre_last_error());
 }
 
-static void after_resolve(uv_work_t *req, int cancelled) {
-  struct gy_bootstrap *b = req->data;
+static void after_resolve(struct gy_work *job) {
+  struct gy_bootstrap *b = job->data;
   b->work.running = false;
-  if (!b->over && b->status == GYRE_OK && !cancelled) {
+  if (!b->over && b->status == GYRE_OK) {
     gyre_status status = gy_fail_text(b->work.status, b->work.text);
     errno = 0;
     for (size_t i = 0; status == GYRE_OK && i < b->work.n_address; i++) {
@@ -620,17 +620,17 @@ static void after_resolve(uv_work_t *req, int cancelled) {
 
 static void on_watch(uv_timer_t *timer);
 
-static void write_work(uv_work_t *req) {
-  struct gy_bootstrap *b = req->data;
+static void write_work(struct gy_work *job) {
+  struct gy_bootstrap *b = job->data;
   b->work.status = gy_rendezvous_file_write(&b->rv, &b->work.place);
   if (b->work.status != GYRE_OK)
     gy_format(b->work.text, sizeof b->work.text, "%s", gyre_last_error());
 }
 
-static void after_write(uv_work_t *req, int cancelled) {
-  struct gy_bootstrap *b = req->data;
+static void after_write(struct gy_work *job) {
+  struct gy_bootstrap *b = job->data;
   b->work.running = false;
-  if (!cancelled && b->work.status == GYRE_OK) {
+  if (b->work.status == GYRE_OK) {
     if (b->over) {
       gy_rendezvous_file_remove(&b->rv, &b->work.place);
     } else {
@@ -643,18 +643,18 @@ static void after_write(uv_work_t *req, int cancelled) {
   drop(b);
 }
 
-static void read_work(uv_work_t *req) {
-  struct gy_bootstrap *b = req->data;
+static void read_work(struct gy_work *job) {
+  struct gy_bootstrap *b = job->data;
   b->work.status = gy_rendezvous_file_read(&b->rv, &b->work.place);
   if (b->work.status != GYRE_OK)
     gy_format(b->work.text, sizeof b->work.text, "%s", gyre_last_error());
 }
 
-static void after_watch(uv_work_t *req, int cancelled) {
-  struct gy_bootstrap *b = req->data;
+static void after_watch(struct gy_work *job) {
+  struct gy_bootstrap *b = job->data;
   const struct gy_member *self = b->over ? NULL : &b->root.roster->member[0];
   b->work.running = false;
-  if (b->over || cancelled || b->status != GYRE_OK) {
+  if (b->over || b->status != GYRE_OK) {
     /* nothing is to be published any more */
   } else if (b->work.status == GYRE_OK &&
              memcmp(b->work.place.key, b->root.place.key, sizeof b->work.place.key) != 0) {
@@ -670,11 +670,12 @@ static void after_watch(uv_work_t *req, int cancelled) {
   drop(b);
 }
 
-static void queue_work(struct gy_bootstrap *b, uv_work_cb work, uv_after_work_cb after) {
-  b->work.req.data = b;
+static void queue_work(struct gy_bootstrap *b, void (*work)(struct gy_work *job),
+                       void (*after)(struct gy_work *job)) {
+  b->work.job.data = b;
   b->work.running = true;
   b->pending++;
-  uv_queue_work(b->loop, &b->work.req, work, after);
+  gy_work_start(b->loop, &b->work.job, work, after);
 }
 
 static void on_watch(uv_timer_t *timer) { queue_work(timer->data, read_work, after_watch); }
@@ -931,10 +932,10 @@ static void on_looked(struct gy_bootstrap *b, gyre_status status, const struct g
   }
 }
 
-static void after_read(uv_work_t *req, int cancelled) {
-  struct gy_bootstrap *b = req->data;
+static void after_read(struct gy_work *job) {
+  struct gy_bootstrap *b = job->data;
   b->work.running = false;
-  if (!b->over && !cancelled && !b->member.ch) {
+  if (!b->over && !b->member.ch) {
     if (b->work.status != GYRE_OK) gy_fail_text(b->work.status, b->work.text);
     on_looked(b, b->work.status, &b->work.place);
   }

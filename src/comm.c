@@ -399,6 +399,7 @@ gyre_status gyre_comm_create_async(gyre_context *ctx, int rank, int nranks,
   if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!ctx || !out || !req)
     return gy_fail(GYRE_ERR_ARG, "gyre_comm_create: context, out or request is NULL");
+  if (gy_birth_check(&ctx->birth, "gyre_comm_create")) return GYRE_ERR_STATE;
   gyre_comm *c = gy_comm_alloc(ctx, &ctx->settings, out);
   if (!c) return GYRE_ERR_NOMEM;
   c->core.rank = rank;
@@ -430,6 +431,7 @@ static void run_abort(struct gy_command *command) {
 gyre_status gyre_comm_abort(gyre_comm *comm, const char *why) {
   if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!comm) return gy_fail(GYRE_ERR_ARG, "gyre_comm_abort: the communicator is NULL");
+  if (gy_birth_check(&comm->ctx->birth, "gyre_comm_abort")) return GYRE_ERR_STATE;
   if (atomic_exchange(&comm->aborting, true)) return GYRE_OK;
   gy_format(comm->why, sizeof comm->why, "%s", why ? why : "");
   comm->abort.run = run_abort;
@@ -463,6 +465,7 @@ static void end_comm(struct gy_command *command) {
 
 void gyre_comm_destroy(gyre_comm *comm) {
   if (!comm || gy_operator_guard()) return;
+  if (gy_birth_check(&comm->ctx->birth, "gyre_comm_destroy")) return;
   if (gy_loop_in_callback()) {
     gy_fail(GYRE_ERR_STATE, "gyre_comm_destroy: not from a callback; use gyre_comm_abort there");
     return;
@@ -544,6 +547,7 @@ gyre_status gyre_op_free(gyre_comm *comm, gyre_op op) {
 gyre_status gyre_comm_status(const gyre_comm *comm, gyre_error *out) {
   if (!comm || !out)
     return gy_fail(GYRE_ERR_ARG, "gyre_comm_status: the communicator or out is NULL");
+  if (gy_birth_check(&comm->ctx->birth, "gyre_comm_status")) return GYRE_ERR_STATE;
   if (out->size < sizeof *out) {
     return gy_fail(GYRE_ERR_ARG, "gyre_error.size is %zu, not %zu: start from GYRE_ERROR_INIT",
                    out->size, sizeof *out);

@@ -55,6 +55,7 @@ gyre_status gyre_context_create_with(const gyre_context_config *config, gyre_con
   if (!out) return gy_fail(GYRE_ERR_ARG, "gyre_context_create: out is NULL");
   gyre_context *ctx = calloc(1, sizeof *ctx);
   if (!ctx) return gy_fail(GYRE_ERR_NOMEM, "out of memory for a context");
+  ctx->birth = gy_birth_now();
   gyre_status st = gy_settings_load(&ctx->settings);
   if (!st) st = apply_config(&ctx->settings, config);
   if (!st) st = open_log(&ctx->settings);
@@ -128,6 +129,7 @@ static void wait_for_linger(gyre_context *ctx) {
 
 void gyre_context_destroy(gyre_context *ctx) {
   if (!ctx || gy_operator_guard()) return;
+  if (gy_birth_check(&ctx->birth, "gyre_context_destroy")) return;
   if (gy_loop_in_callback()) {
     gy_fail(GYRE_ERR_STATE, "gyre_context_destroy: not from a callback");
     return;
@@ -148,12 +150,14 @@ int gyre_context_fd(gyre_context *ctx) {
     gy_fail(GYRE_ERR_ARG, "gyre_context_fd: the context is NULL");
     return -1;
   }
+  if (gy_birth_check(&ctx->birth, "gyre_context_fd")) return -1;
   return gy_loop_fd(ctx->loop);
 }
 
 gyre_status gyre_progress(gyre_context *ctx) {
   if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!ctx) return gy_fail(GYRE_ERR_ARG, "gyre_progress: the context is NULL");
+  if (gy_birth_check(&ctx->birth, "gyre_progress")) return GYRE_ERR_STATE;
   if (gy_loop_in_callback()) return gy_fail(GYRE_ERR_STATE, "gyre_progress: not from a callback");
   gy_loop_progress(ctx->loop);
   return GYRE_OK;
@@ -176,6 +180,7 @@ gyre_status gyre_unique_id_create(gyre_context *ctx, gyre_unique_id *out) {
   if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!ctx || !out)
     return gy_fail(GYRE_ERR_ARG, "gyre_unique_id_create: the context or out is NULL");
+  if (gy_birth_check(&ctx->birth, "gyre_unique_id_create")) return GYRE_ERR_STATE;
   if (gy_loop_in_callback())
     return gy_fail(GYRE_ERR_STATE, "gyre_unique_id_create: not from a callback");
   struct task t = {.command = {.run = make_id}, .ctx = ctx, .id = out};

@@ -7,11 +7,13 @@
 #ifndef GY_CONTEXT_H
 #define GY_CONTEXT_H
 
+#include "fork.h"
 #include "loop.h"
 #include "net.h"
 #include "request.h"
 
 struct gyre_context {
+  struct gy_birth birth;
   struct gy_settings settings; /* defaults, environment, then the configuration struct */
   struct gy_loop *loop;
   struct gy_net *net;

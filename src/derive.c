@@ -116,6 +116,7 @@ static gyre_status derive(gyre_comm *parent, const struct gy_group_call *call, c
   if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!parent || !out || !req)
     return gy_fail(GYRE_ERR_ARG, "%s: the communicator, out or the request is NULL", name);
+  if (gy_birth_check(&parent->ctx->birth, name)) return GYRE_ERR_STATE;
   gyre_comm *c = gy_comm_alloc(parent->ctx, &parent->settings, out);
   if (!c) return GYRE_ERR_NOMEM;
   c->parent = parent;

@@ -19,6 +19,7 @@
 #include "log.h"
 #include "net_core.h"
 #include "status.h"
+#include "work.h"
 
 enum {
   STAGGER_MS = 250, /* between first tries of candidates */
@@ -60,7 +61,9 @@ struct gy_dial {
 
   char host[256]; /* "": addresses were given */
   uint16_t port;
-  uv_getaddrinfo_t lookup;
+  struct gy_work lookup;
+  int lookup_rc; /* of getaddrinfo, with its list */
+  struct addrinfo *found;
   bool looking_up;
   uint64_t next_lookup;
   uint32_t lookup_backoff_ms;
@@ -151,9 +154,7 @@ static void dial_end(struct gy_dial *d) {
   TAILQ_REMOVE(&d->net->dials, d, link);
   for (size_t i = 0; i < d->n_candidate; i++)
     if (d->candidate[i].attempt != NULL) close(attempt_detach(d->candidate[i].attempt));
-  /* A look-up that already runs cannot be stopped: its callback comes when the resolver gives
-   * up. */
-  if (d->looking_up) uv_cancel((uv_req_t *)&d->lookup);
+  /* A look-up cannot be stopped: its end comes when the resolver gives up. */
   uv_close((uv_handle_t *)&d->timer, timer_closed);
 }
 
@@ -414,12 +415,21 @@ static bool add_candidate(struct gy_dial *d, const struct gy_address *a) {
   return true;
 }
 
-static void lookup_done(uv_getaddrinfo_t *req, int rc, struct addrinfo *list) {
-  struct gy_dial *d = req->data;
+static void lookup(struct gy_work *w) {
+  struct gy_dial *d = w->data;
+  const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+  d->found = NULL;
+  d->lookup_rc = getaddrinfo(d->host, NULL, &hints, &d->found);
+}
+
+static void lookup_done(struct gy_work *w) {
+  struct gy_dial *d = w->data;
+  int rc = d->lookup_rc;
+  struct addrinfo *list = rc == 0 ? d->found : NULL;
   bool allowed = true;
   d->looking_up = false;
   if (d->over) goto release;
-  for (const struct addrinfo *i = rc == 0 ? list : NULL; i != NULL; i = i->ai_next) {
+  for (const struct addrinfo *i = list; i != NULL; i = i->ai_next) {
     struct gy_address a;
     memset(&a, 0, sizeof a);
     if (i->ai_addrlen > sizeof a) continue;
@@ -436,7 +446,7 @@ static void lookup_done(uv_getaddrinfo_t *req, int rc, struct addrinfo *list) {
   } else {
     if (d->n_candidate == 0) {
       gy_format(d->lookup_why, sizeof d->lookup_why, "cannot be resolved: %s",
-                rc != 0 ? uv_strerror(rc) : "no address");
+                rc != 0 ? gai_strerror(rc) : "no address");
       d->next_lookup = uv_now(d->net->loop) + d->lookup_backoff_ms;
       d->lookup_backoff_ms =
           d->lookup_backoff_ms * 2 < BACKOFF_MAX_MS ? d->lookup_backoff_ms * 2 : BACKOFF_MAX_MS;
@@ -444,22 +454,16 @@ static void lookup_done(uv_getaddrinfo_t *req, int rc, struct addrinfo *list) {
     dial_plan(d);
   }
 release:
-  uv_freeaddrinfo(list);
+  if (list != NULL) freeaddrinfo(list);
   dial_release(d);
 }
 
 static void lookup_start(struct gy_dial *d) {
-  const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   d->lookup.data = d;
-  int rc = uv_getaddrinfo(d->net->loop, &d->lookup, lookup_done, d->host, NULL, &hints);
-  if (rc != 0) {
-    gy_format(d->lookup_why, sizeof d->lookup_why, "cannot be resolved: %s", uv_strerror(rc));
-    d->next_lookup = uv_now(d->net->loop) + BACKOFF_MAX_MS;
-    return;
-  }
   d->looking_up = true;
   d->open_handles++;
   gy_net_hold(d->net);
+  gy_work_start(d->net->loop, &d->lookup, lookup, lookup_done);
 }
 
 /* -------------------------------------------------------------------------------- the plan --- */

@@ -252,6 +252,7 @@ struct question {
 static gyre_status may_ask(const gyre_comm *comm, const void *out, const char *name) {
   if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!comm || !out) return gy_fail(GYRE_ERR_ARG, "%s: an argument is NULL", name);
+  if (gy_birth_check(&comm->ctx->birth, name)) return GYRE_ERR_STATE;
   if (gy_loop_in_callback()) return gy_fail(GYRE_ERR_STATE, "%s: not from a callback", name);
   return GYRE_OK;
 }

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "path.h"
 
 #define LINE_MAX_BYTES 4096
@@ -48,8 +49,11 @@ static gyre_status switch_to(const char *path) {
   return GYRE_OK;
 }
 
+static void renew_lock(void) { pthread_mutex_init(&open_lock, NULL); }
+
 gyre_status gy_log_open(enum gy_level level, const char *file) {
   char path[PATH_MAX];
+  gy_fork_in_child(renew_lock);
   gyre_status st = gy_path_expand("GYRE_LOG_FILE", file, -1, path, sizeof path);
   if (st != GYRE_OK) return st;
   pthread_mutex_lock(&open_lock);

@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "status.h"
 
 #define IDLE_TAKEOVER_MS \
@@ -73,9 +74,9 @@ struct gy_loop {
   int outer_fd, timer_fd; /* gyre_context_fd */
 };
 
-static _Thread_local bool in_callback;
+static _Thread_local unsigned in_callback; /* a fork's generation, plus 1; 0: in none */
 
-bool gy_loop_in_callback(void) { return in_callback; }
+bool gy_loop_in_callback(void) { return in_callback && in_callback == gy_fork_generation() + 1; }
 uv_loop_t *gy_loop_uv(struct gy_loop *l) { return &l->uv; }
 uint64_t gy_loop_now(const struct gy_loop *l) { return l->now; }
 uint64_t gy_loop_last_pass(const struct gy_loop *l) { return l->last_pass; }
@@ -260,9 +261,9 @@ static void run_deferred(struct gy_loop *l) {
     l->deferred = c->next;
     if (!l->deferred) l->deferred_tail = &l->deferred;
     unlock(l);
-    in_callback = true;
+    in_callback = gy_fork_generation() + 1;
     c->run(c);
-    in_callback = false;
+    in_callback = 0;
     pthread_mutex_lock(&l->lock);
   }
   l->deferring = false;
@@ -533,6 +534,16 @@ static gyre_status start_thread(struct gy_loop *l) {
 
 /* --------------------------------------------------------------------- create, destroy --- */
 
+static void close_own(int fd) {
+  gy_fork_disown(fd);
+  close(fd);
+}
+
+static void close_uv_loop(uv_loop_t *uv) {
+  gy_fork_disown(uv_backend_fd(uv));
+  uv_loop_close(uv);
+}
+
 gyre_status gy_loop_create(const struct gy_settings *settings, bool background, struct gy_loop **out) {
   gyre_status st = GYRE_ERR_NOMEM;
   struct gy_loop *l = calloc(1, sizeof *l);
@@ -542,6 +553,7 @@ gyre_status gy_loop_create(const struct gy_settings *settings, bool background, 
     st = gy_fail_errno(GYRE_ERR_SYS, -rc, "making an event loop");
     goto free_loop;
   }
+  gy_fork_own(uv_backend_fd(&l->uv));
   l->deferred_tail = &l->deferred;
   l->outer_fd = l->timer_fd = -1;
   l->spin_ns = gy_settings_spin_us(settings) * 1000;
@@ -549,12 +561,12 @@ gyre_status gy_loop_create(const struct gy_settings *settings, bool background, 
   pthread_mutex_init(&l->lock, NULL);
   pthread_mutex_init(&l->slot_lock, NULL);
   monotonic_cond(&l->background.cond);
-  l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  l->wake_fd = gy_fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (l->wake_fd < 0) {
     st = gy_fail_errno(GYRE_ERR_SYS, errno, "making an eventfd (descriptor limit?)");
     goto close_uv;
   }
-  l->background_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  l->background_fd = gy_fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (l->background_fd < 0) {
     st = gy_fail_errno(GYRE_ERR_SYS, errno, "making an eventfd (descriptor limit?)");
     goto close_wake_fd;
@@ -568,11 +580,11 @@ gyre_status gy_loop_create(const struct gy_settings *settings, bool background, 
   return GYRE_OK;
 
 close_background_fd:
-  close(l->background_fd);
+  close_own(l->background_fd);
 close_wake_fd:
-  close(l->wake_fd);
+  close_own(l->wake_fd);
 close_uv:
-  uv_loop_close(&l->uv);
+  close_uv_loop(&l->uv);
 free_loop:
   free(l);
   return st;
@@ -592,11 +604,11 @@ void gy_loop_destroy(struct gy_loop *l) {
   run_deferred(l); /* callbacks of what the end of the context ended */
   pthread_mutex_unlock(&l->lock);
   while (uv_loop_alive(&l->uv) && uv_run(&l->uv, UV_RUN_ONCE)) continue;
-  uv_loop_close(&l->uv);
-  if (l->outer_fd >= 0) close(l->outer_fd);
-  if (l->timer_fd >= 0) close(l->timer_fd);
-  close(l->background_fd);
-  close(l->wake_fd);
+  close_uv_loop(&l->uv);
+  if (l->outer_fd >= 0) close_own(l->outer_fd);
+  if (l->timer_fd >= 0) close_own(l->timer_fd);
+  close_own(l->background_fd);
+  close_own(l->wake_fd);
   pthread_mutex_destroy(&l->slot_lock);
   pthread_mutex_destroy(&l->lock);
   free(l);
@@ -610,13 +622,13 @@ static bool watch(int outer, int fd) {
 int gy_loop_fd(struct gy_loop *l) {
   pthread_mutex_lock(&l->slot_lock);
   if (l->outer_fd >= 0) goto unlock_slot;
-  int outer = epoll_create1(EPOLL_CLOEXEC);
-  int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  int outer = gy_fork_own(epoll_create1(EPOLL_CLOEXEC));
+  int timer = gy_fork_own(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (outer < 0 || timer < 0 || !watch(outer, uv_backend_fd(&l->uv)) || !watch(outer, l->wake_fd) ||
       !watch(outer, timer)) {
     gy_fail_errno(GYRE_ERR_SYS, errno, "making the context's descriptor");
-    if (outer >= 0) close(outer);
-    if (timer >= 0) close(timer);
+    if (outer >= 0) close_own(outer);
+    if (timer >= 0) close_own(timer);
     goto unlock_slot;
   }
   l->outer_fd = outer;

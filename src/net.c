@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <openssl/crypto.h>
+#include "fork.h"
 #include "handshake.h"
 #include "log.h"
 #include "net_core.h"
@@ -336,7 +337,9 @@ static void listener_event(uv_poll_t *poll, int status, int events) {
     struct gy_address peer;
     socklen_t len = sizeof peer;
     memset(&peer, 0, sizeof peer);
-    int fd = accept4(l->w.fd, &peer.sa.any, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    gy_fork_hold();
+    int fd = gy_fork_own(accept4(l->w.fd, &peer.sa.any, &len, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    gy_fork_release();
     if (fd >= 0) {
       inbound_open(net, fd, &peer);
       continue;

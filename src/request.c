@@ -8,9 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fork.h"
+
 #define POOL_KEEP 256 /* unused requests kept for the next post */
 
 struct gy_request_pool {
+  struct gy_birth birth;
   pthread_mutex_t lock;
   struct gy_loop *loop; /* NULL once the context is gone */
   gyre_request *unused;
@@ -22,6 +25,7 @@ gyre_status gy_request_pool_create(struct gy_loop *loop, struct gy_request_pool 
   if (!pool) return gy_fail(GYRE_ERR_NOMEM, "out of memory for the request pool");
   pthread_mutex_init(&pool->lock, NULL);
   pool->loop = loop;
+  pool->birth = gy_birth_now();
   *out = pool;
   return GYRE_OK;
 }
@@ -122,6 +126,7 @@ gyre_status gyre_request_on_complete(gyre_request *req, gyre_callback fn, void *
   if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!req || !fn)
     return gy_fail(GYRE_ERR_ARG, "gyre_request_on_complete: the request or the callback is NULL");
+  if (gy_birth_check(&req->pool->birth, "gyre_request_on_complete")) return GYRE_ERR_STATE;
   struct gy_loop *loop = req->pool->loop;
   if (!loop)
     return gy_fail(GYRE_ERR_STATE, "gyre_request_on_complete: the request's context is destroyed");
@@ -143,6 +148,7 @@ static gyre_status outcome(const gyre_request *req) {
 gyre_status gyre_test(gyre_request *req) {
   if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!req) return GYRE_OK;
+  if (gy_birth_check(&req->pool->birth, "gyre_test")) return GYRE_ERR_STATE;
   if (!atomic_load_explicit(&req->done, memory_order_acquire)) {
     if (!gy_loop_in_callback()) gy_loop_progress(req->pool->loop);
     if (!atomic_load_explicit(&req->done, memory_order_acquire)) return GYRE_IN_PROGRESS;
@@ -153,6 +159,7 @@ gyre_status gyre_test(gyre_request *req) {
 gyre_status gyre_wait(gyre_request *req, int timeout_ms) {
   if (gy_operator_guard()) return GYRE_ERR_STATE;
   if (!req) return GYRE_OK;
+  if (gy_birth_check(&req->pool->birth, "gyre_wait")) return GYRE_ERR_STATE;
   if (gy_loop_in_callback()) {
     return gy_fail(GYRE_ERR_STATE, "gyre_wait: not from a callback; use gyre_test there");
   }
@@ -166,5 +173,6 @@ gyre_status gyre_wait(gyre_request *req, int timeout_ms) {
 }
 
 void gyre_request_free(gyre_request *req) {
-  if (req) gy_request_unref(req);
+  if (!req || gy_birth_check(&req->pool->birth, "gyre_request_free")) return;
+  gy_request_unref(req);
 }

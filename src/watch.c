@@ -8,6 +8,7 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "fork.h"
 #include "net_core.h"
 #include "status.h"
 
@@ -62,7 +63,9 @@ void gy_socket_peer_timeout(int fd, uint32_t timeout_ms, bool always_read) {
 
 int gy_socket(int family) {
   int on = 1;
-  int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  gy_fork_hold();
+  int fd = gy_fork_own(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  gy_fork_release();
   if (fd < 0) return -1;
   if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) {
     int saved = errno;

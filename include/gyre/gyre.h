@@ -12,6 +12,14 @@
  *          that share a communicator must agree on that order themselves. Different communicators
  *          need no common order.
  *
+ * Fork:    a child made by fork() owns nothing that its parent has made: in it every function that is
+ *          given a context, a communicator or a request of the parent's returns GYRE_ERR_STATE with
+ *          a text that says so, and those without a status (destroy, free) do nothing; memory is
+ *          not freed, and the parent and its peers notice nothing. The library's sockets are closed
+ *          in the child at once, so that a child that outlives its parent hides no death. The child
+ *          may create a context of its own. system(), posix_spawn() and exec need no care: every
+ *          descriptor is close-on-exec.
+ *
  * Errors: a function returns a gyre_status; the full text of this thread's last failure is in
  *         gyre_last_error(). What ended a communicator is in gyre_comm_status(), the same on every
  *         rank. The library prints nothing but its log: warnings and errors on standard error,
