@@ -2,7 +2,6 @@
  * that what they inherit is not theirs. */
 #include "world.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -105,15 +104,12 @@ static void a_sleeping_child_does_not_hide_its_parents_death(void **state) {
 
 static int sockets_open(void) {
   int n = 0;
-  DIR *d = opendir("/proc/self/fd");
-  MUST(d);
-  for (struct dirent *e; (e = readdir(d));) {
-    char path[300], target[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%s", e->d_name);
+  for (int fd = 0; fd < 1024; fd++) { /* opendir would allocate */
+    char path[32], target[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     ssize_t len = readlink(path, target, sizeof target - 1);
     n += len > 7 && strncmp(target, "socket:", 7) == 0;
   }
-  closedir(d);
   return n;
 }
 
@@ -166,6 +162,9 @@ static void be_child(struct self *self, gyre_request *req) {
   gyre_comm_destroy(self->comm);
   gyre_context_destroy(self->ctx);
   MUST(gyre_comm_rank(self->comm) == kept.rank);
+  /* The allocator of the sanitizers, unlike the C library's, is not made whole after a fork: where
+   * another thread of the parent may have been inside it, the child allocates nothing. */
+  if (sanitized() && !req) _exit(0);
   use_own_context();
   exit(0);
 }
