@@ -155,7 +155,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const uint8_t *stream = data + 2;
   size -= 2;
   require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fd) == 0);
-  struct tcp_link l = {.tcp = &t, .fd = fd[0], .base = {.end = &state}};
+  struct tcp_link l = {.tcp = &t, .fd = fd[0], .base = {.end = &state}, .head = GY_FRAME_BYTES};
   l.rx.tail = &l.rx.head;
   post_all(&l, &s, &p);
   while (sent < size && !l.down && l.rx.head) {
