@@ -74,7 +74,7 @@ static gyre_status scatter_build(const struct gy_key *key, struct gy_builder *b)
 static double cost(const struct gy_key *key, size_t bytes, const struct gy_cost *c) {
   double others = key->nranks - 1, block = (double)bytes / key->nranks;
   int depth = gy_log2_ceil(key->nranks);
-  double passed_on = (1 << (depth - 1)) - 1;
+  double passed_on = depth > 0 ? (1 << (depth - 1)) - 1 : 0;
   return gy_cost_messages(c, depth) + (others - depth) * c->step_us * c->contention / 8 +
          gy_cost_move_spread(c, others * block) + gy_cost_move(c, passed_on * block);
 }

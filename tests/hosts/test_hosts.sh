@@ -253,7 +253,7 @@ goes_over eth1 "1 2 3" $secret GYRE_PORT=7500 "GYRE_RENDEZVOUS=file://$dir/meet"
 
 title "an advertised address that is a name"
 job "1" $secret GYRE_ADVERTISE=host1 GYRE_RENDEZVOUS=tcp://10.99.0.1:7000
-all_well
+all_fail "GYRE_ADVERTISE=host1 must be a numeric address"
 job "1 2" $secret GYRE_ADVERTISE=host1 GYRE_RENDEZVOUS=tcp://10.99.0.1:7000 GYRE_CONNECT_TIMEOUT_MS=3000
 all_fail "GYRE_ADVERTISE=host1 must be a numeric address"
 
