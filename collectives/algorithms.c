@@ -42,6 +42,8 @@ static const struct gy_algo *const algorithms[] = {
     &gy_gather_v_direct,
     &gy_scatter_v_direct,
     &gy_reduce_in_order,
+    &gy_all_reduce_double_tree,
+    &gy_broadcast_double_tree,
 };
 
 const struct gy_algo *const *gy_algorithms(size_t *n) {

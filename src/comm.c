@@ -155,6 +155,7 @@ static gyre_status choose_transports(gyre_comm *c) {
   if (st) return st;
   bool faulty = gy_fault_plan_concerns(&plan, c->core.rank);
   char why[200] = "no transport is enabled";
+  c->peer_ops[c->core.rank] = &gy_self_ops;
   for (int peer = 0; peer < c->core.nranks; peer++) {
     int best = 0;
     for (size_t i = 0; i < sizeof transports / sizeof *transports && peer != c->core.rank; i++) {

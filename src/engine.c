@@ -15,6 +15,7 @@
 
 #include "fpenv.h"
 #include "geometry.h"
+#include "message.h"
 #include "select.h"
 #include "trace.h"
 
@@ -65,7 +66,7 @@ struct plan {        /* a program in the cache, with idle runs of its size */
   unsigned active;
 };
 
-struct gy_run { /* one collective in flight */
+struct gy_run { /* one operation in flight */
   struct gy_run *next, *next_dirty;
   struct gy_command start;
   struct gy_engine *engine;
@@ -95,6 +96,14 @@ struct choice {
   uint8_t coll, ordered;
 };
 
+struct messages { /* how many have been posted here, to and from a peer */
+  uint64_t sent, received;
+};
+
+struct runs { /* in the order of their posting */
+  struct gy_run *head, **tail;
+};
+
 struct tally {                  /* of a peer */
   uint64_t bytes_in, bytes_out; /* of whole slices */
   int64_t wait_ns;
@@ -110,11 +119,12 @@ struct gy_engine {
   unsigned n_plans;
   struct choice choice[CHOICES];
   uint64_t next_seq;
-  gyre_status refused; /* why posts are refused; with its text */
+  struct messages *messages; /* by peer */
+  gyre_status refused;       /* why posts are refused; with its text */
   char refused_text[512];
 
   /* locked */
-  struct gy_run *active, **active_tail;
+  struct runs active, active_messages;
   struct gy_run *dirty_runs;
   struct flow *dirty_flows;
   struct end **ends; /* by peer */
@@ -142,12 +152,20 @@ bool gy_descriptor_equal(const struct gy_descriptor *a, const struct gy_descript
          a->dtype == b->dtype && a->op == b->op && a->algo == b->algo;
 }
 
+static bool is_message(const struct gy_descriptor *d) { return d->coll == GY_MESSAGE; }
+
 const char *gy_descriptor_text(const struct gy_descriptor *d, char *out, size_t capacity) {
   const struct gy_coll_traits *traits = gy_coll_traits(d->coll);
   const char *type = gyre_dtype_name((gyre_dtype)d->dtype);
   size_t n_algo;
   const struct gy_algo *const *algos = gy_algorithms(&n_algo);
   const char *algo = d->algo < n_algo ? algos[d->algo]->name : "?";
+  if (is_message(d) && type) {
+    gy_format(out, capacity, "message %llu from rank %d to rank %d (%s x %llu)",
+              (unsigned long long)d->seq, gy_message_from(d->root), gy_message_to(d->root), type,
+              (unsigned long long)d->count);
+    return out;
+  }
   if (!traits || !type) {
     gy_format(out, capacity, "an unknown operation (%u, type %u)", d->coll, d->dtype);
     return out;
@@ -411,16 +429,27 @@ static void run_retire(struct gy_engine *e, struct gy_run *r) {
   pthread_mutex_unlock(&e->post_lock);
 }
 
+static struct runs *runs_of(struct gy_engine *e, const struct gy_run *r) {
+  return is_message(&r->call) ? &e->active_messages : &e->active;
+}
+
+static bool is_idle(const struct gy_engine *e) {
+  return !e->active.head && !e->active_messages.head;
+}
+
 static void run_complete(struct gy_engine *e, struct gy_run *r, gyre_status status, const char *text) {
-  for (struct gy_run **p = &e->active; *p; p = &(*p)->next) {
+  struct runs *list = runs_of(e, r);
+  for (struct gy_run **p = &list->head; *p; p = &(*p)->next) {
     if (*p != r) continue;
     *p = r->next;
-    if (!*p) e->active_tail = p;
+    if (!*p) list->tail = p;
     break;
   }
   gyre_request *req = r->req;
-  gy_trace_finish(e->trace, r->call.seq, status, r->bytes_in, r->bytes_out);
-  *(status ? &e->failures : &e->completed) += 1;
+  if (!is_message(&r->call)) {
+    gy_trace_finish(e->trace, r->call.seq, status, r->bytes_in, r->bytes_out);
+    *(status ? &e->failures : &e->completed) += 1;
+  }
   gy_loop_busy(e->cfg.loop, -1);
   run_retire(e, r);
   gy_request_complete(req, status, text);
@@ -484,10 +513,11 @@ void gy_on_mismatch(struct gy_link *l, const struct gy_descriptor *mine,
 void gy_on_unclaimed(struct gy_link *l, const struct gy_descriptor *theirs) {
   struct gy_engine *e = l->owner;
   struct gy_descriptor other = *theirs;
+  if (is_message(theirs)) return; /* the k-th meets the k-th: it can only be early */
   int32_t ahead = (int32_t)((uint32_t)theirs->seq - (uint32_t)e->started);
   if (ahead > 0 || ahead <= -HISTORY) return;
   other.seq = e->started - (uint32_t)-ahead;
-  for (const struct gy_run *r = e->active; r; r = r->next) {
+  for (const struct gy_run *r = e->active.head; r; r = r->next) {
     if (r->call.seq == other.seq) return;
   }
   e->cfg.mismatch(e->cfg.user, l->peer, &e->history[other.seq % HISTORY], &other);
@@ -508,13 +538,14 @@ static void wait_begin(struct gy_engine *e) {
   unsigned quiet = e->wait.quiet;
   wait_end(e);
   e->wait.quiet = quiet;
-  if (!gy_engine_oldest(e, &oldest) || oldest.waiting_for < 0) return;
+  if (!gy_engine_oldest(e, &oldest) && !gy_engine_message(e, -1, &oldest)) return;
+  if (oldest.waiting_for < 0) return;
   e->wait.since = gy_trace_now();
   e->wait.peer = oldest.waiting_for;
 }
 
 unsigned gy_engine_pass(struct gy_engine *e, bool spin) {
-  if (!e->active) {
+  if (is_idle(e)) {
     if (spin) return 0;
     for (unsigned i = 0; i < e->n_opened; i++) e->opened[i].ops->poll(e->opened[i].tl, false);
     return 0;
@@ -536,7 +567,7 @@ unsigned gy_engine_pass(struct gy_engine *e, bool spin) {
 }
 
 bool gy_engine_arm(struct gy_engine *e) {
-  if (e->active) wait_begin(e); /* the driver is about to sleep */
+  if (!is_idle(e)) wait_begin(e); /* the driver is about to sleep */
   bool quiet = !e->dirty_runs && !e->dirty_flows;
   for (unsigned i = 0; i < e->n_opened; i++) quiet &= e->opened[i].ops->arm(e->opened[i].tl);
   return quiet;
@@ -558,17 +589,20 @@ static void start_run(struct gy_command *c) {
   struct gy_run *r = (struct gy_run *)(void *)((char *)c - offsetof(struct gy_run, start));
   struct gy_engine *e = r->engine;
   const struct gy_program *p = r->prog;
+  struct runs *list = runs_of(e, r);
   r->next = NULL;
-  *e->active_tail = r;
-  e->active_tail = &r->next;
+  *list->tail = r;
+  list->tail = &r->next;
   gy_loop_busy(e->cfg.loop, 1);
-  gy_trace_start(e->trace, &r->call, r->posted_ns);
+  if (!is_message(&r->call)) gy_trace_start(e->trace, &r->call, r->posted_ns);
   if (e->failed) {
     run_complete(e, r, e->refused, e->refused_text);
     return;
   }
-  e->started = r->call.seq;
-  e->history[r->call.seq % HISTORY] = r->call;
+  if (!is_message(&r->call)) {
+    e->started = r->call.seq;
+    e->history[r->call.seq % HISTORY] = r->call;
+  }
   if (open_ends(e, p)) {
     e->cfg.link_down(e->cfg.user, -1, GYRE_ERR_SYS, 0); /* the text is gyre_last_error() */
     return;
@@ -645,7 +679,9 @@ static gyre_status find_plan(struct gy_engine *e, const struct gy_algo *algo,
   struct gy_program *program;
   *out = known_plan(e, algo, key);
   if (*out) return GYRE_OK;
-  gyre_status st = gy_program_build(algo, key, &program);
+  gyre_status st = key->coll == GY_MESSAGE
+                       ? gy_message_program(key, algo == &gy_message_recv, &program)
+                       : gy_program_build(algo, key, &program);
   if (st) return st;
   *out = add_plan(e, algo, key, program);
   if (*out) return GYRE_OK;
@@ -723,22 +759,35 @@ static gyre_status run_scratch(struct gy_engine *e, struct gy_run *r) {
 
 /* Whether each rank only knows how much is its own. */
 static bool count_varies(const struct gy_call *call) {
+  if (call->coll == GY_MESSAGE) return false; /* which has no traits */
   const struct gy_coll_traits *traits = gy_coll_traits(call->coll);
   return traits->layout == GY_VARY && (traits->rooted || call->coll == GY_ALL_TO_ALL_V);
 }
 
-static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call *call) {
-  const struct gy_program *p = r->prog;
+/* Both ends of a message describe it equally. */
+static uint32_t root_of(const struct gy_engine *e, const struct gy_call *call) {
+  if (call->coll != GY_MESSAGE) return (uint32_t)call->root;
+  return call->receives ? gy_message_pair(call->root, e->core->rank)
+                        : gy_message_pair(e->core->rank, call->root);
+}
+
+static uint8_t algo_index(const struct gy_algo *algo) {
   size_t n_algo;
   const struct gy_algo *const *algos = gy_algorithms(&n_algo);
-  uint8_t algo = 0;
-  while (algos[algo] != r->plan->algo) algo++;
+  uint8_t index = 0;
+  if (algo->coll == GY_MESSAGE) return 0;
+  while (algos[index] != algo) index++;
+  return index;
+}
+
+static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call *call) {
+  const struct gy_program *p = r->prog;
   r->call = (struct gy_descriptor){.count = count_varies(call) ? GY_COUNT_VARIES : call->count,
-                                   .root = (uint32_t)call->root,
+                                   .root = root_of(e, call),
                                    .coll = (uint8_t)call->coll,
                                    .dtype = (uint8_t)call->dtype,
                                    .op = (uint8_t)call->op,
-                                   .algo = algo};
+                                   .algo = algo_index(r->plan->algo)};
   r->in = call->in;
   r->out = call->out;
   r->reducer = gy_reducer_of(call->dtype, call->op, call->created, e->core->nranks);
@@ -754,6 +803,10 @@ static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call
 static gyre_status choose(struct gy_engine *e, const struct gy_call *call, struct gy_key *key,
                           const struct gy_algo **out) {
   size_t bytes = count_varies(call) ? 0 : call->count * gyre_dtype_size(call->dtype);
+  if (call->coll == GY_MESSAGE) {
+    *out = call->receives ? &gy_message_recv : &gy_message_send;
+    return GYRE_OK;
+  }
   if (gy_coll_traits(call->coll)->layout == GY_BLOCK) bytes *= (size_t)e->core->nranks;
   struct choice *c = &e->choice[(bytes * 31 + bytes / 64 + (size_t)call->coll * 7) % CHOICES];
   if (c->algo && c->bytes == bytes && c->coll == call->coll && c->ordered == key->ordered) {
@@ -764,6 +817,13 @@ static gyre_status choose(struct gy_engine *e, const struct gy_call *call, struc
   gyre_status st = gy_select(agreed->algo, &agreed->cost, key, bytes, out);
   if (st == GYRE_OK) *c = (struct choice){bytes, *out, key->coll, key->ordered};
   return st;
+}
+
+/* Counts the operation; its number is its place in the order. */
+static uint64_t next_seq(struct gy_engine *e, const struct gy_call *call) {
+  if (call->coll != GY_MESSAGE) return e->next_seq++;
+  struct messages *m = &e->messages[call->root];
+  return call->receives ? ++m->received : ++m->sent;
 }
 
 /* Elements before this rank's block in the buffer that holds all. */
@@ -781,6 +841,7 @@ uintptr_t gy_call_own(const struct gy_call *call, enum gy_buf buf, int rank) {
 }
 
 bool gy_call_in_place(const struct gy_call *call, int rank) {
+  if (call->coll == GY_MESSAGE) return false;
   bool root = rank == call->root;
   enum gy_share in_share = gy_coll_share(call->coll, GY_IN, root),
                 out_share = gy_coll_share(call->coll, GY_OUT, root);
@@ -892,8 +953,8 @@ gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool
                            gyre_request **req) {
   struct gy_run *r = NULL;
   bool single = e->core->nranks == 1 || gy_coll_is_scan(call->coll);
-  bool prepares =
-      gy_coll_traits(call->coll)->reduces && gy_operator_prepares(call->op, call->created, single);
+  bool prepares = call->coll != GY_MESSAGE && gy_coll_traits(call->coll)->reduces &&
+                  gy_operator_prepares(call->op, call->created, single);
   pthread_mutex_lock(&e->post_lock);
   gyre_status st = run_prepare(e, call, prepares, &r);
   if (st == GYRE_OK && prepares) st = prepare(e, r, call);
@@ -902,7 +963,7 @@ gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool
     return st;
   }
   r->created = call->created;
-  r->call.seq = e->next_seq++;
+  r->call.seq = next_seq(e, call);
   r->posted_ns = gy_trace_now();
   *req = r->req;
   gy_loop_push(e->cfg.loop,
@@ -923,18 +984,20 @@ gyre_status gy_engine_create(const struct gy_engine_config *config, struct gy_en
   if (st) goto free_engine;
   e->ends = calloc((size_t)e->core->nranks, sizeof *e->ends);
   e->tally = calloc((size_t)e->core->nranks, sizeof *e->tally);
-  if (!e->ends || !e->tally) {
+  e->messages = calloc((size_t)e->core->nranks, sizeof *e->messages);
+  if (!e->ends || !e->tally || !e->messages) {
     st = gy_fail(GYRE_ERR_NOMEM, "out of memory for %d ranks", config->core->nranks);
     goto free_engine;
   }
   e->window = e->core->roster->agreed.window;
   e->slice_bytes = e->core->roster->agreed.slice_bytes;
   e->next_seq = 1;
-  e->active_tail = &e->active;
+  e->active.tail = &e->active.head;
+  e->active_messages.tail = &e->active_messages.head;
   pthread_mutex_init(&e->post_lock, NULL);
   for (int peer = 0; peer < e->core->nranks;
        peer++) { /* now: a peer may dial long before this rank's first call */
-    st = peer == e->core->rank ? GYRE_OK : open_transport(e, e->cfg.peer_ops[peer]);
+    st = open_transport(e, e->cfg.peer_ops[peer]);
     if (!st) continue;
     gy_engine_free(e);
     return st;
@@ -943,6 +1006,7 @@ gyre_status gy_engine_create(const struct gy_engine_config *config, struct gy_en
   return GYRE_OK;
 
 free_engine:
+  free(e->messages);
   free(e->tally);
   free(e->ends);
   gy_trace_free(e->trace);
@@ -985,7 +1049,8 @@ void gy_engine_fail(struct gy_engine *e, gyre_status status, const char *text, b
   close_links(e, graceful);
   e->dirty_runs = NULL;
   e->dirty_flows = NULL;
-  while (e->active) run_complete(e, e->active, status, text);
+  while (e->active.head) run_complete(e, e->active.head, status, text);
+  while (e->active_messages.head) run_complete(e, e->active_messages.head, status, text);
 }
 
 void gy_engine_free(struct gy_engine *e) {
@@ -997,6 +1062,7 @@ void gy_engine_free(struct gy_engine *e) {
   }
   pthread_mutex_destroy(&e->post_lock);
   gy_trace_free(e->trace);
+  free(e->messages);
   free(e->tally);
   free(e->ends);
   free(e);
@@ -1032,14 +1098,25 @@ static void report_run(const struct gy_run *r, struct gy_op_report *out) {
 }
 
 bool gy_engine_oldest(struct gy_engine *e, struct gy_op_report *out) {
-  if (!e->active) return false;
-  report_run(e->active, out);
+  if (!e->active.head) return false;
+  report_run(e->active.head, out);
   return true;
+}
+
+bool gy_engine_message(const struct gy_engine *e, int peer, struct gy_op_report *out) {
+  for (const struct gy_run *r = e->active_messages.head; r; r = r->next) {
+    if (peer >= 0 && peer_of(r, 0) != peer) continue;
+    report_run(r, out);
+    out->waiting_for = peer_of(r, 0);
+    out->sends = r->prog->insn[0].op == GY_SEND;
+    return true;
+  }
+  return false;
 }
 
 void gy_engine_report(struct gy_engine *e, uint64_t seq, struct gy_op_report *out) {
   *out = (struct gy_op_report){.waiting_for = -1};
-  for (const struct gy_run *r = e->active; r; r = r->next) {
+  for (const struct gy_run *r = e->active.head; r; r = r->next) {
     if (r->call.seq != seq) continue;
     report_run(r, out);
     return;
@@ -1085,14 +1162,14 @@ uint64_t gy_engine_moved(const struct gy_engine *e) {
 
 uint64_t gy_engine_frontier(struct gy_engine *e) {
   uint64_t seq = e->started + 1;
-  for (const struct gy_run *r = e->active; r; r = r->next) {
+  for (const struct gy_run *r = e->active.head; r; r = r->next) {
     if (r->call.seq < seq) seq = r->call.seq;
   }
   return seq;
 }
 
 uint64_t gy_engine_needs(const struct gy_engine *e, int peer) {
-  for (const struct gy_run *r = e->active; r; r = r->next) {
+  for (const struct gy_run *r = e->active.head; r; r = r->next) {
     for (uint16_t i = 0; i < r->prog->n_insn; i++) {
       if (peer_of(r, i) == peer && r->done[i] < r->total[i]) return r->call.seq;
     }

@@ -19,8 +19,9 @@
 struct gy_engine;
 struct gy_trace;
 
-struct gy_call { /* one collective as its caller states it, arguments already checked */
-  enum gy_coll coll;
+struct gy_call {     /* one operation as its caller states it, arguments already checked */
+  enum gy_coll coll; /* or GY_MESSAGE: a send, or if it `receives` a receive, and root is the peer */
+  bool receives;
   gyre_dtype dtype;
   gyre_op op;
   int root;
@@ -45,7 +46,7 @@ struct gy_engine_config {
   struct gy_comm_core *core;
   struct gy_loop *loop;
   struct gy_request_pool *requests;
-  const struct gy_tl_ops *const *peer_ops; /* the transport for each peer; nranks, NULL for itself */
+  const struct gy_tl_ops *const *peer_ops; /* the transport for each peer; nranks */
   /* (locked) A link broke, or carried another call: the communicator judges. */
   void (*link_down)(void *user, int peer, gyre_status why, int sys_errno);
   void (*mismatch)(void *user, int peer, const struct gy_descriptor *mine,
@@ -79,10 +80,14 @@ struct gy_op_report {
   int waiting_for; /* RUNNING: the peer whose message the earliest unfinished instruction needs; -1: none */
   uint16_t insn; /* RUNNING: that instruction, and its slice */
   uint32_t slice;
+  bool sends;                   /* of a message: this is the sending end */
   uint64_t bytes_in, bytes_out; /* RUNNING: payload of whole slices moved so far */
 };
 void gy_engine_report(struct gy_engine *e, uint64_t seq, struct gy_op_report *out);
-/* The oldest run in flight; false if there is none. */
+/* The oldest message in flight, with `peer` or (peer -1) with anybody; false if there is none. */
+bool gy_engine_message(const struct gy_engine *e, int peer, struct gy_op_report *out);
+/* The oldest collective in flight; false if there is none. Sequence numbers here are those of
+ * collectives: messages are counted apart. */
 bool gy_engine_oldest(struct gy_engine *e, struct gy_op_report *out);
 /* The state of the link to a peer in one line, "" if there is none; for stall reports. Returns
  * out. */

@@ -27,6 +27,7 @@
 
 #include "heartbeat.h"
 #include "log.h"
+#include "message.h"
 
 /* Messages on a control channel; bootstrap's have lower numbers. */
 enum {
@@ -45,6 +46,7 @@ enum {
 #define GRACE_MS 150       /* for a control connection to end before a broken data link is judged */
 #define QUERY_MS 1000      /* for ranks to answer at a deadline */
 #define CONFLICT_MS 500    /* for ranks to answer when a mismatch is certain already */
+#define LEFT_MS 500        /* beyond its linger time, for what a rank sent before it left */
 #define SLEPT_MS 500       /* between two ticks: this process did not run */
 #define LINKS_TELL_MS 3000 /* the kernel probes idle links every second or less often */
 #define NOT_LEFT UINT64_MAX
@@ -204,6 +206,11 @@ static void decide(struct gy_fault *f, const gyre_error *e) {
   for (int r = 1; r < f->nranks; r++) send_error(f, r, MSG_VERDICT, e);
 }
 
+/* The operation to speak of: the oldest collective, else the oldest message. */
+static bool in_flight(const struct gy_fault *f, struct gy_op_report *out) {
+  return gy_engine_oldest(f->cfg.engine, out) || gy_engine_message(f->cfg.engine, -1, out);
+}
+
 static gyre_error make_error(const struct gy_fault *f, gyre_status status, int culprit,
                              int sys_errno) {
   gyre_error e = GYRE_ERROR_INIT;
@@ -220,9 +227,14 @@ static void add_operation(const struct gy_fault *f, gyre_error *e) {
   struct gy_op_report oldest;
   char call[128];
   size_t n = strlen(e->text);
-  if (!gy_engine_oldest(f->cfg.engine, &oldest)) return;
+  if (!in_flight(f, &oldest)) return;
+  gy_descriptor_text(&oldest.call, call, sizeof call);
+  if (oldest.call.coll == GY_MESSAGE) {
+    gy_format(e->text + n, sizeof e->text - n, "; in %s", call);
+    return;
+  }
   gy_format(e->text + n, sizeof e->text - n, "; in operation %llu, %s",
-            (unsigned long long)oldest.call.seq, gy_descriptor_text(&oldest.call, call, sizeof call));
+            (unsigned long long)oldest.call.seq, call);
 }
 
 /* A first suspicion waits for the root, or at the root for a control connection to end. `type`: how
@@ -360,6 +372,16 @@ static void look_at_links(void *user) {
 
 /* ------------------------------------------------------------------------------ suspicions --- */
 
+/* Of a rank that has left a message will neither come nor be taken any more. */
+static void message_missed(struct gy_fault *f, const struct gy_op_report *o) {
+  gyre_error e = make_error(f, GYRE_ERR_PEER_LOST, o->waiting_for, 0);
+  char who[128], call[128];
+  e.op_seq = 0;
+  gy_format(e.text, sizeof e.text, "%s left; %s needs it", place(f, o->waiting_for, who, sizeof who),
+            gy_descriptor_text(&o->call, call, sizeof call));
+  consider(f, &e, MSG_MISSED);
+}
+
 void gy_fault_suspect(struct gy_fault *f, int peer, gyre_status why, int sys_errno) {
   char who[128], detail[256];
   gy_format(detail, sizeof detail, "%s", gyre_last_error());
@@ -373,7 +395,13 @@ void gy_fault_suspect(struct gy_fault *f, int peer, gyre_status why, int sys_err
   }
   gyre_error e = make_error(f, why == GYRE_ERR_SYS ? GYRE_ERR_PEER_LOST : why, peer, sys_errno);
   uint64_t needed = gy_engine_needs(f->cfg.engine, peer);
+  struct gy_op_report message;
   if (needed) e.op_seq = needed;
+  if (!needed && f->member[peer].frontier != NOT_LEFT &&
+      gy_engine_message(f->cfg.engine, peer, &message)) {
+    message_missed(f, &message);
+    return;
+  }
   if (f->member[peer].frontier != NOT_LEFT && (!needed || is_departure(f, &e))) return;
   place(f, peer, who, sizeof who);
   if (why == GYRE_ERR_PEER_LOST && !sys_errno) {
@@ -617,9 +645,30 @@ static void query(struct gy_fault *f, uint64_t seq, enum purpose purpose, int re
   take_answer(f, 0, f->query.id, &mine);
 }
 
+/* Nobody but the two ends knows of a message, and here both have been heard. */
+static void message_mismatch(struct gy_fault *f, const struct gy_descriptor *mine,
+                             const struct gy_descriptor *theirs) {
+  gyre_error e = make_error(f, GYRE_ERR_MISMATCH, -1, 0);
+  int from = gy_message_from(mine->root), to = gy_message_to(mine->root);
+  const char *type = gyre_dtype_name((gyre_dtype)theirs->dtype);
+  e.op_seq = 0;
+  gy_format(
+      e.text, sizeof e.text,
+      "message %llu from rank %d to rank %d differs: rank %d sends %s x %llu; rank %d receives "
+      "%s x %llu",
+      (unsigned long long)mine->seq, from, to, from, type ? type : "?",
+      (unsigned long long)theirs->count, to, gyre_dtype_name((gyre_dtype)mine->dtype),
+      (unsigned long long)mine->count);
+  consider(f, &e, MSG_REPORT);
+}
+
 void gy_fault_mismatch(struct gy_fault *f, int peer, const struct gy_descriptor *mine,
                        const struct gy_descriptor *theirs) {
   if (decided(f)) return;
+  if (mine->coll == GY_MESSAGE) {
+    message_mismatch(f, mine, theirs);
+    return;
+  }
   char a[128], b[128];
   gyre_error e = make_error(f, GYRE_ERR_MISMATCH, -1, 0);
   e.op_seq = mine->seq < theirs->seq
@@ -664,7 +713,7 @@ static void member_left(struct gy_fault *f, int rank, uint64_t frontier, const c
 
 void gy_fault_check(struct gy_fault *f) {
   struct gy_op_report o;
-  if (!f->ticking && gy_engine_oldest(f->cfg.engine, &o)) start_ticking(f);
+  if (!f->ticking && in_flight(f, &o)) start_ticking(f);
   if (f->left_frontier == NOT_LEFT || decided(f) || f->suspicion.status) return;
   if (!gy_engine_oldest(f->cfg.engine, &o)) return;
   for (int r = 0; r < f->nranks; r++) {
@@ -854,12 +903,35 @@ static void log_stall(const struct gy_fault *f, const struct gy_op_report *o, ui
          (unsigned long long)still, o->insn, o->slice, o->waiting_for, link);
 }
 
+/* The peer's own queries would not tell more: it has not called, or does not answer. One that has
+ * left gets the time in which what it sent before may still arrive. */
+static void watch_message(struct gy_fault *f, const struct gy_op_report *o, uint64_t still) {
+  char who[128], call[128];
+  int peer = o->waiting_for;
+  if (f->suspicion.status) return;
+  if (f->member[peer].frontier != NOT_LEFT &&
+      still > (uint64_t)f->cfg.core->settings->linger_ms + LEFT_MS) {
+    message_missed(f, o);
+  } else if (f->late > 1) {
+    gyre_error e = make_error(f, GYRE_ERR_TIMEOUT, peer, 0);
+    gy_format(e.text, sizeof e.text,
+              "%s has not %s %s within %u ms, or does not answer (stopped, or its host hangs or is "
+              "cut off)",
+              place(f, peer, who, sizeof who), o->sends ? "received" : "sent",
+              gy_descriptor_text(&o->call, call, sizeof call), agreed(f)->op_timeout_ms);
+    consider(f, &e, MSG_REPORT);
+  } else if (still >= agreed(f)->stall_ms && f->stall_seq != o->call.seq) {
+    f->stall_seq = o->call.seq;
+    log_stall(f, o, still);
+  }
+}
+
 /* A stall asks once; a deadline is a suspicion, for which the root is given time to ask
  * everybody. */
 static void watch_progress(struct gy_fault *f) {
   struct gy_op_report o;
   uint64_t moved = gy_engine_moved(f->cfg.engine), t = now(f);
-  bool active = gy_engine_oldest(f->cfg.engine, &o);
+  bool active = in_flight(f, &o);
   if (!active || moved != f->moved) {
     f->moved = moved;
     f->moved_at = t;
@@ -869,6 +941,10 @@ static void watch_progress(struct gy_fault *f) {
   }
   uint64_t still = t - f->moved_at;
   f->late = still >= agreed(f)->op_timeout_ms ? f->late + 1 : 0;
+  if (o.call.coll == GY_MESSAGE) {
+    watch_message(f, &o, still);
+    return;
+  }
   if (f->late > 1 && f->deadline_seq != o.call.seq &&
       !f->suspicion.status) { /* > 1: the sockets have been read since */
     f->deadline_seq = o.call.seq;
@@ -939,7 +1015,7 @@ static void discount_sleep(struct gy_fault *f) {
 static void on_tick(uv_timer_t *timer) {
   struct gy_fault *f = ((struct watch *)timer->data)->fault;
   struct gy_op_report o;
-  bool idle = !f->judge_at && !f->query.until && !gy_engine_oldest(f->cfg.engine, &o);
+  bool idle = !f->judge_at && !f->query.until && !in_flight(f, &o);
   if (decided(f) || idle) {
     uv_timer_stop(timer);
     f->ticking = false;

@@ -42,7 +42,7 @@ static void show(struct perf_session *s, const struct perf_shape *shape, const u
   struct perf_row row = {.bytes = shape->bytes, .count = shape->count};
   row.type = coll->has_data ? gyre_dtype_name(shape->type) : "none";
   row.op = coll->has_op ? gyre_op_name(shape->op) : "none";
-  row.sides = coll->has_data ? 2 : 1;
+  row.sides = perf_collective_sides(coll);
   for (int i = 0; i < row.sides; i++) row.side[i] = side_of(s, i, wrong[i]);
   char what[96], ran[PERF_ALGO_BYTES];
   bool recorded = s->options->json != NULL || s->options->csv != NULL;
@@ -59,7 +59,7 @@ static void show(struct perf_session *s, const struct perf_shape *shape, const u
 static gyre_status check_row(struct perf_session *s, const struct perf_shape *shape,
                              uint64_t wrong[2]) {
   gyre_status st = GYRE_OK;
-  int sides = s->options->coll->has_data ? 2 : 1;
+  int sides = perf_collective_sides(s->options->coll);
   for (int i = 0; s->options->check && st == GYRE_OK && i < sides; i++)
     st = perf_check(s, shape, i == PERF_IN_PLACE, &wrong[i]);
   return st;

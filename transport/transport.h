@@ -109,6 +109,7 @@ struct gy_tl_ops {
 };
 
 extern const struct gy_tl_ops gy_tcp_ops;
+extern const struct gy_tl_ops gy_self_ops; /* a rank to itself, always */
 
 /* ---- called by transports, on the driving thread; none re-enters the transport ---- */
 void gy_on_xfer_done(struct gy_link *l, struct gy_xfer *x);

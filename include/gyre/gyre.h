@@ -535,6 +535,37 @@ GYRE_API gyre_status gyre_scatter_v_async(gyre_comm *comm, const void *in, const
 GYRE_API gyre_status gyre_barrier(gyre_comm *comm);
 GYRE_API gyre_status gyre_barrier_async(gyre_comm *comm, gyre_request **req);
 
+/* ------------------------------------------------------------------------- point to point --- */
+/*
+ * Messages between two ranks. The k-th send of a rank to another meets the k-th receive there from
+ * it: messages match in the order of the calls, for each pair of ranks and direction by itself, with
+ * no tags. They have connections of their own, so their order against collectives is free. A rank
+ * may send to itself. Count and type must be equal on both ends: a difference is MISMATCH, with both
+ * in the text. count may be 0: the message carries nothing but that it was sent.
+ *
+ * A send is done when the buffer is free again: the system has taken the bytes, or the receiver has.
+ * How much the system takes while nobody receives is its own matter, so two ranks that both call
+ * gyre_send to each other first may wait for each other, and so does a rank that blocks in a send to
+ * itself. Post one direction by the _async form: then both directions at once cannot deadlock,
+ * whatever their order.
+ *
+ * Buffers, requests and errors are as for collectives: an error of the posting (ARG, STATE, NOMEM)
+ * takes no place in the order; a later one ends the communicator. A message that nobody sends or
+ * receives is TIMEOUT when nothing has moved for the operation time-out, and the text names the peer;
+ * one with a rank that has left or died is PEER_LOST.
+ */
+
+/* buffer[0..count) goes to rank `to`, 0 <= to < world size. */
+GYRE_API gyre_status gyre_send(gyre_comm *comm, const void *buffer, size_t count, gyre_dtype type,
+                               int to);
+GYRE_API gyre_status gyre_send_async(gyre_comm *comm, const void *buffer, size_t count,
+                                     gyre_dtype type, int to, gyre_request **req);
+/* buffer[0..count) is filled with what rank `from` sends, 0 <= from < world size. */
+GYRE_API gyre_status gyre_recv(gyre_comm *comm, void *buffer, size_t count, gyre_dtype type,
+                               int from);
+GYRE_API gyre_status gyre_recv_async(gyre_comm *comm, void *buffer, size_t count, gyre_dtype type,
+                                     int from, gyre_request **req);
+
 /* -------------------------------------------------------------------------------- requests --- */
 
 /* Called once on the driving thread after the request has completed. Inside it, asynchronous posts,

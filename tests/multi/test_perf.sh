@@ -83,7 +83,7 @@ GYRE_TCP_CONGESTION=pigeon on 2 all_reduce -b 8 -e 8 -n 1; status_is 1; says "GY
 
 test="every collective, type and operator"
 for collective in all_reduce reduce_scatter all_gather broadcast reduce scan exclusive_scan gather scatter all_to_all \
-  all_gather_v reduce_scatter_v all_to_all_v gather_v scatter_v; do
+  all_gather_v reduce_scatter_v all_to_all_v gather_v scatter_v send_recv; do
   case $collective in
     all_reduce | reduce_scatter | reduce_scatter_v | reduce) rows=$(((4 * 5 + 8 * 11 + 4 * 2) * 3)) ;; # floats, integers, pairs
     scan | exclusive_scan) rows=$(((4 * 4 + 8 * 10 + 4 * 2) * 3)) ;; # no averages

@@ -117,6 +117,13 @@ static int combined_ranks(const struct checked *c) {
   }
 }
 
+/* Whose input the result is, where nothing is combined. */
+static int source_rank(const struct checked *c) {
+  int n = c->s->nranks;
+  bool shifts = c->s->options->coll->scope == PERF_RANK_BEFORE;
+  return shifts ? (c->s->rank + n - 1) % n : c->call.root;
+}
+
 static void compare_result(struct checked *c, struct report *report) {
   const struct perf_collective *coll = c->s->options->coll;
   struct perf_data *data = &c->s->data;
@@ -133,7 +140,7 @@ static void compare_result(struct checked *c, struct report *report) {
     return;
   }
   if (coll->has_op) perf_data_of_result(data, &c->series, combined_ranks(c), c->in_length);
-  else perf_data_of_rank(data, &c->series, c->call.root, c->shape->bytes / esize);
+  else perf_data_of_rank(data, &c->series, source_rank(c), c->shape->bytes / esize);
   size_t first = coll->in_blocks ? start_of(c->s, c->shape, me, me) : 0;
   compare(c, report, WRONG_RESULT, c->call.out, 0, first, c->out_length);
 }

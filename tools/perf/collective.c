@@ -73,6 +73,23 @@ static gyre_status run_scatter_v(const struct perf_call *c) {
                         c->root);
 }
 
+/* A shift around the ring: to the next rank, from the one before. */
+static gyre_status run_send_recv(const struct perf_call *c) {
+  int n = gyre_comm_size(c->comm), rank = gyre_comm_rank(c->comm);
+  gyre_request *request = NULL;
+  gyre_status st = gyre_recv_async(c->comm, c->out, c->count, c->type, (rank + n - 1) % n, &request);
+  if (st != GYRE_OK) return st;
+  gyre_request *sent = NULL;
+  st = gyre_send_async(c->comm, c->in, c->count, c->type, (rank + 1) % n, &sent);
+  if (st != GYRE_OK) {
+    gyre_request_free(request);
+    return st;
+  }
+  st = gyre_wait(request, -1);
+  gyre_status st_sent = gyre_wait(sent, -1);
+  return st != GYRE_OK ? st : st_sent;
+}
+
 static gyre_status run_barrier(const struct perf_call *c) { return gyre_barrier(c->comm); }
 
 static const struct perf_collective collectives[] = {
@@ -182,6 +199,12 @@ static const struct perf_collective collectives[] = {
      .varies = true,
      .bus_factor = bus_blocks,
      .run = run_scatter_v},
+    {.name = "send_recv",
+     .has_data = true,
+     .scope = PERF_RANK_BEFORE,
+     .not_in_place = true,
+     .bus_factor = bus_rooted,
+     .run = run_send_recv},
     {.name = "barrier", .synchronises = true, .bus_factor = bus_rooted, .run = run_barrier},
 };
 
@@ -193,7 +216,8 @@ const struct perf_collective *perf_collective_find(const char *name) {
 
 const char *perf_collective_names(void) {
   return "all_reduce reduce_scatter all_gather broadcast reduce scan exclusive_scan gather scatter "
-         "all_to_all all_gather_v reduce_scatter_v all_to_all_v gather_v scatter_v barrier";
+         "all_to_all all_gather_v reduce_scatter_v all_to_all_v gather_v scatter_v send_recv "
+         "barrier";
 }
 
 size_t perf_block_count(const struct perf_collective *coll, size_t count, int nranks, int rank,
@@ -221,6 +245,10 @@ bool perf_out_is_part(const struct perf_collective *coll) {
 bool perf_collective_takes(const struct perf_collective *coll, gyre_dtype type, gyre_op op) {
   if (!coll->has_op) return true;
   return gyre_op_accepts(op, type) && (coll->scope == PERF_ALL_RANKS || op != GYRE_AVG);
+}
+
+int perf_collective_sides(const struct perf_collective *coll) {
+  return coll->has_data && !coll->not_in_place ? 2 : 1;
 }
 
 size_t perf_collective_grain(const struct perf_collective *coll, size_t esize, int nranks) {

@@ -24,7 +24,7 @@ struct perf_call {
 };
 
 /* The contributions that the result of a rank combines. */
-enum perf_scope { PERF_ALL_RANKS, PERF_UP_TO_ITSELF, PERF_RANKS_BEFORE };
+enum perf_scope { PERF_ALL_RANKS, PERF_UP_TO_ITSELF, PERF_RANKS_BEFORE, PERF_RANK_BEFORE };
 
 struct perf_collective {
   const char *name;
@@ -36,6 +36,7 @@ struct perf_collective {
   bool in_blocks;          /* `in` holds world-size blocks of count */
   bool out_blocks;         /* `out` holds world-size blocks of count */
   enum perf_scope scope;
+  bool not_in_place; /* cannot be */
   bool synchronises; /* no rank can finish before all have called */
   double (*bus_factor)(int nranks);
   gyre_status (*run)(const struct perf_call *call);
@@ -57,6 +58,8 @@ bool perf_in_is_part(const struct perf_collective *coll);
 bool perf_out_is_part(const struct perf_collective *coll);
 /* Whether there is such a call: the operator takes the type, and there is no average of a scan. */
 bool perf_collective_takes(const struct perf_collective *coll, gyre_dtype type, gyre_op op);
+/* 2: out of place and in place; 1: there is no in place. */
+int perf_collective_sides(const struct perf_collective *coll);
 /* Bytes of the smallest non-empty message: one element of `esize` bytes on every rank; 1 for a
  * barrier. */
 size_t perf_collective_grain(const struct perf_collective *coll, size_t esize, int nranks);

@@ -54,9 +54,9 @@ void perf_output_head(const struct perf_output *out, int hosts, const char *raw)
   if (raw != NULL)
     printf("# raw: the same over bare sockets, in turns with the collective; %s\n", raw);
   printf("#%37s%-48s%s\n", "", o->coll->has_data ? "out of place" : "",
-         o->coll->has_data ? "in place" : "");
+         perf_collective_sides(o->coll) > 1 ? "in place" : "");
   printf("#%11s %12s %5s %5s", "bytes", "count", "type", "op");
-  for (int side = 0; side < (o->coll->has_data ? 2 : 1); side++)
+  for (int side = 0; side < perf_collective_sides(o->coll); side++)
     printf(" %10s %10s %8s %8s %7s", "p50", "p99", "algbw", "busbw", "wrong");
   printf(raw != NULL ? " %10s %6s\n" : "\n", "raw p50", "ratio");
   fflush(stdout);

@@ -141,7 +141,7 @@ static struct timed start(struct perf_session *s, const struct perf_shape *shape
   t.call[PERF_OUT_OF_PLACE] = perf_call_of(s, shape, false);
   t.call[PERF_IN_PLACE] = perf_call_of(s, shape, true);
   t.kinds[t.n_kinds++] = PERF_OUT_OF_PLACE;
-  if (s->options->coll->has_data) t.kinds[t.n_kinds++] = PERF_IN_PLACE;
+  if (perf_collective_sides(s->options->coll) > 1) t.kinds[t.n_kinds++] = PERF_IN_PLACE;
   if (s->options->raw && shape->count > 0) /* nothing to send takes no time */
     t.kinds[t.n_kinds++] = PERF_RAW;
   for (int kind = 0; kind < PERF_KINDS; kind++) perf_samples_clear(&s->samples[kind]);
