@@ -1122,7 +1122,9 @@ void gy_engine_report(struct gy_engine *e, uint64_t seq, struct gy_op_report *ou
     return;
   }
   if (seq > e->started) {
+    struct gy_op_report message;
     out->state = GY_OP_NOT_CALLED;
+    if (gy_engine_message(e, -1, &message)) out->waiting_for = message.waiting_for;
   } else if (seq + HISTORY > e->started) {
     out->state = GY_OP_DONE;
     out->call = e->history[seq % HISTORY];

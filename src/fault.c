@@ -571,9 +571,14 @@ static void find_culprit(struct gy_fault *f, gyre_error *e) {
   for (int r = 0; r < f->nranks; r++) {
     if (f->member[r].answer.report.state != GY_OP_NOT_CALLED) continue;
     e->culprit_rank = r;
-    gy_format(e->text, sizeof e->text,
-              "%s has not called operation %llu, %s, within %u ms, the operation time-out",
-              place(f, r, who, sizeof who), seq, what, limit);
+    size_t n =
+        gy_format(e->text, sizeof e->text,
+                  "%s has not called operation %llu, %s, within %u ms, the operation time-out",
+                  place(f, r, who, sizeof who), seq, what, limit);
+    int message = f->member[r].answer.report.waiting_for;
+    if (message >= 0)
+      gy_format(e->text + n, sizeof e->text - n, "; it has a message with rank %d in flight",
+                message);
     return;
   }
   int r = f->query.reporter; /* follow who waits for whom */

@@ -228,6 +228,21 @@ static int nobody_receives(struct rank_env *env) {
   return expect_verdict(env, GYRE_ERR_TIMEOUT, 1, "has not received message 1 from rank 0 to rank 1");
 }
 
+/* The collective's deadline comes first; the text tells what else that rank has in flight. */
+static int waits_instead(struct rank_env *env) {
+  char byte;
+  gyre_request *req = NULL;
+  if (env->rank == 1) {
+    usleep(2000000);
+    if (gyre_recv_async(env->comm, &byte, 1, GYRE_U8, 2, &req)) return RANK_FAIL(env, "posting");
+  } else if (gyre_barrier(env->comm) != GYRE_ERR_TIMEOUT) {
+    return RANK_FAIL(env, "a barrier without rank 1: %s", gyre_last_error());
+  }
+  int failed = expect_verdict(env, GYRE_ERR_TIMEOUT, 1, "it has a message with rank 2 in flight");
+  gyre_request_free(req);
+  return failed;
+}
+
 static void test_nobody_there(void **state) {
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
   struct ranks_options options = {.config = &config};
@@ -235,6 +250,8 @@ static void test_nobody_there(void **state) {
   config.op_timeout_ms = 1000;
   assert_int_equal(ranks_run(3, nobody_sends, &options), 0);
   assert_int_equal(ranks_run(2, nobody_receives, &options), 0);
+  config.op_timeout_ms = 2500;
+  assert_int_equal(ranks_run(3, waits_instead, &options), 0);
 }
 
 /* What was sent before its sender left arrives all the same; then nothing comes any more. */
