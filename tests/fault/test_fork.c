@@ -148,6 +148,7 @@ static void be_child(struct self *self, gyre_request *req) {
   MUST(sockets_open() == 0);
   refused(gyre_all_reduce(self->comm, &in, &out, 1, GYRE_F32, GYRE_SUM), parent);
   refused(gyre_barrier_async(self->comm, &other), parent);
+  refused(gyre_recv_async(self->comm, &out, 1, GYRE_F32, 0, &other), parent);
   refused(gyre_comm_status(self->comm, &verdict), parent);
   refused(gyre_comm_counters(self->comm, &counters), parent);
   refused(gyre_comm_dump(self->comm, "/nowhere"), parent);

@@ -393,6 +393,8 @@ static void meddle(void *dst, const void *left, const void *right, size_t count,
   gyre_unique_id id;
   s->not_refused += gyre_barrier(s->comm) != GYRE_ERR_STATE;
   s->not_refused += gyre_barrier_async(s->comm, &req) != GYRE_ERR_STATE;
+  s->not_refused += gyre_send(s->comm, NULL, 0, type, 0) != GYRE_ERR_STATE;
+  s->not_refused += gyre_recv_async(s->comm, NULL, 0, type, 0, &req) != GYRE_ERR_STATE;
   s->not_refused += gyre_op_create(s->comm, meddle, s, 0, &op) != GYRE_ERR_STATE;
   s->not_refused += gyre_op_create_premul_sum(s->comm, 1, &op) != GYRE_ERR_STATE;
   s->not_refused += gyre_op_free(s->comm, GYRE_OP_CREATED_FIRST) != GYRE_ERR_STATE;
