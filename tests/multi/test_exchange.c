@@ -249,6 +249,10 @@ static gyre_status call_with_wrong_count(const struct rank_env *env, const struc
   return st;
 }
 
+static bool names_both(const char *text, char counts[2][32]) {
+  return strstr(text, counts[0]) && strstr(text, counts[1]);
+}
+
 static int learn_of_wrong_count(struct rank_env *env) {
   const struct wrong_count *w = env->arg;
   char counts[2][32];
@@ -262,8 +266,13 @@ static int learn_of_wrong_count(struct rank_env *env) {
     snprintf(counts[0], sizeof counts[0], "f32 x %zu", w->count + 8); /* of all blocks */
     snprintf(counts[1], sizeof counts[1], "f32 x %zu", w->other + 8);
   }
-  if (st == GYRE_ERR_MISMATCH && verdict.status == GYRE_ERR_MISMATCH &&
-      strstr(verdict.text, counts[0]) && strstr(verdict.text, counts[1]) &&
+  bool told = names_both(verdict.text, counts);
+  if (!told && w->even_total) { /* rank 0's block differs as well, and may come first */
+    snprintf(counts[0], sizeof counts[0], "f32 x 4");
+    snprintf(counts[1], sizeof counts[1], "f32 x %zu", 4 + w->count - w->other);
+    told = names_both(verdict.text, counts);
+  }
+  if (st == GYRE_ERR_MISMATCH && verdict.status == GYRE_ERR_MISMATCH && told &&
       strstr(verdict.text, "rank 2"))
     return 0;
   return RANK_FAIL(env, "%s: %s, not a mismatch of %s and %s: %s", gy_coll_name(w->coll),

@@ -105,7 +105,11 @@ static void help_and_version(void **state) {
   (void)state;
   assert_int_equal(parse("gyre-perf --help"), PERF_HELP);
   assert_int_equal(parse("gyre-perf --version"), PERF_VERSION);
-  assert_non_null(strstr(perf_options_help(), perf_collective_names()));
+  char names[512], *rest = NULL;
+  assert_true(strlen(perf_collective_names()) < sizeof names);
+  strcpy(names, perf_collective_names());
+  for (char *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
+    assert_non_null(strstr(perf_options_help(), name));
 }
 
 static void bus_factors(void **state) {
