@@ -185,8 +185,7 @@ static void wrong_texts_are_refused(void **state) {
       "reorder:us=1",
       "reorder:rank=16384",
       "reorder:op=0",
-      "reorder;reorder;reorder;reorder;reorder;reorder;reorder;reorder;"
-      "reorder"};
+      "reorder;reorder;reorder;reorder;reorder;reorder;reorder;reorder;reorder"};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     struct gy_fault_plan p = {.n = 77};
     if (gy_fault_plan_read(wrong[i], &p) != GYRE_ERR_ARG) fail_msg("%s was taken", wrong[i]);
