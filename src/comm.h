@@ -28,14 +28,17 @@ struct gyre_comm {
    * other way round those that are being made from this one. */
   gyre_comm *parent, *children, *sibling;
   struct gy_group_call call;
-  bool entered;
   struct gy_shrink *shrink; /* what this one came from, if from a failed one */
-  bool shrunk;              /* one has been made from this one so, or is being made */
   gyre_unique_id id;
   gyre_oob oob;
   uint32_t flags;
   bool has_id, has_oob;
-  gyre_comm **out; /* of the call that creates it */
+  bool entered; /* the call in the parent's groups */
+  bool shrunk;  /* one has been made of this one's survivors, or is being made */
+  bool applied; /* the verdict has been applied to the engine */
+  atomic_bool aborting;
+  atomic_int ended; /* destroy may free */
+  gyre_comm **out;  /* of the call that creates it */
   gyre_request *creating;
   struct gy_roster *roster;
   struct gy_operators operators;
@@ -43,13 +46,10 @@ struct gyre_comm {
   struct gy_fault *fault;
   struct gy_groups *groups;
   const struct gy_tl_ops **peer_ops;
-  bool applied;  /* the verdict has been applied to the engine */
   char why[256]; /* of gyre_comm_abort */
   struct gy_command abort;
-  atomic_bool aborting;
   pthread_mutex_t verdict_lock;
   gyre_error verdict; /* a copy for gyre_comm_status */
-  atomic_int ended;   /* destroy may free */
 };
 
 /* ---- the steps of a creation: gyre_comm_create, and what makes communicators from others ---- */

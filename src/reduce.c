@@ -73,7 +73,7 @@ static int reverse_order_of_integers(int64_t a, int64_t b) { return order_of_int
   GY_SCALAR_OF(name, T, C, uint32_t, divisor, widen, narrow, VALUE)
 #define GY_SCALAR_OF(name, T, C, P, param, widen, narrow, VALUE)              \
   void name(void *dst, const void *a, const void *b, size_t count, P param) { \
-    (void)param;                                                              \
+    (void)(param);                                                            \
     char *d = dst;                                                            \
     const char *p = a, *q = b;                                                \
     for (size_t i = 0; i < count; i++) {                                      \

@@ -55,7 +55,7 @@ void gy_maxloc_i64_i64(void *dst, const void *a, const void *b, size_t count, ui
     [GYRE_LAND] = land_##bits, [GYRE_LOR] = lor_##bits, [GYRE_LXOR] = lxor_##bits,                          \
   }
 #define GY_PAIR_ROW(minloc, maxloc) \
-  { [GYRE_MINLOC] = minloc, [GYRE_MAXLOC] = maxloc }
+  { [GYRE_MINLOC] = (minloc), [GYRE_MAXLOC] = (maxloc) }
 #define GY_KERNEL_ROWS                                                                                   \
   {                                                                                                      \
     [GYRE_F32] = GY_FLOAT_ROW(f32), [GYRE_F64] = GY_FLOAT_ROW(f64), [GYRE_F16] = GY_FLOAT_ROW(f16),      \
@@ -101,7 +101,7 @@ typedef uint16_t vhalf __attribute__((vector_size(GY_VECTOR_BYTES / 2)));
  * elements are. */
 #define GY_KERNEL_OF(name, T, V, P, param, BLOCK)                                    \
   GY_INLINE V name##_block(const char *a, const char *b, size_t bytes, P param) {    \
-    (void)param;                                                                     \
+    (void)(param);                                                                   \
     V x = {0}, y = {0};                                                              \
     memcpy(&x, a, bytes);                                                            \
     memcpy(&y, b, bytes);                                                            \

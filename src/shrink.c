@@ -220,7 +220,7 @@ static void tell_late(struct gy_shrink *s) {
  * its rank 0, which has died then. */
 static gyre_status take_channels(struct gy_shrink *s, int n, struct gy_channel ***out) {
   bool lost = s->coordinator != lowest(s->plan.member);
-  struct gy_channel **channels = calloc((size_t)n, sizeof(struct gy_channel *));
+  struct gy_channel **channels = calloc(n > 0 ? (size_t)n : 1, sizeof(struct gy_channel *));
   if (!channels)
     return gy_fail(GYRE_ERR_NOMEM, "no memory for the control connections of %d ranks", n);
   for (int r = 0, i = 0; r < s->nranks && coordinates(s); r++) {
