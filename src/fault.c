@@ -995,7 +995,7 @@ static bool root_may_answer(struct gy_fault *f) {
   uint64_t t = now(f), ms = gy_heartbeat_silence(f->heartbeat, 0);
   if (is_root(f) || f->root_left || f->root_gone || ms == UINT64_MAX) return false;
   if (!f->judge_latest) f->judge_latest = t + agreed(f)->peer_timeout_ms;
-  return ms < 2 * gy_heartbeat_interval(agreed(f)) && t < f->judge_latest;
+  return ms / 2 < gy_heartbeat_interval(agreed(f)) && t < f->judge_latest;
 }
 
 static void start_ticking(struct gy_fault *f) {
