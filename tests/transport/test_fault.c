@@ -31,7 +31,7 @@ const struct conformance *conformance = &faulty;
 
 UNDER(delays, "delay:us=300,seed=1", conformance_random_traffic, conformance_windows,
       conformance_lanes, conformance_graceful_close_loses_nothing, conformance_describe,
-      conformance_open_and_close, conformance_other_call)
+      conformance_open_and_close, conformance_other_call, conformance_close_with_posted_work)
 UNDER(reordered_polls, "reorder:seed=2", conformance_random_traffic, conformance_windows,
       conformance_lanes, conformance_reductions, conformance_peer_leaves)
 UNDER(short_reads_and_writes, "short:bytes=3000,seed=3", conformance_reductions,

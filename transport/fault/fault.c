@@ -261,11 +261,16 @@ static bool fault_arm(struct gy_tl *tl) {
     }
   }
   bool quiet = f->inner->arm(f->tl);
-  if (next == UINT64_MAX) return quiet;
+  if (next == UINT64_MAX) {
+    uv_timer_stop(&f->wake->timer);
+    return quiet;
+  }
   uint64_t now = now_us();
   if (next <= now) return false;
+  /* Again and again until nothing is held: it may fire between here and the sleep, and, as libuv's
+   * clock is cut to milliseconds, before the slice is due. */
   uv_update_time(f->core->uv);
-  uv_timer_start(&f->wake->timer, on_wake, (next - now + 999) / 1000, 0);
+  uv_timer_start(&f->wake->timer, on_wake, (next - now + 999) / 1000, 1);
   return quiet;
 }
 
