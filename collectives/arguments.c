@@ -82,7 +82,7 @@ static int compare_blocks(const void *pa, const void *pb) {
 
 static gyre_status check_disjoint(const gyre_comm *comm, const struct gy_call *call, enum gy_buf buf) {
   const size_t *counts = call->counts[buf], *displs = call->displs[buf];
-  if (!displs) return GYRE_OK;
+  if (!counts || !displs) return GYRE_OK;
   struct block *block = malloc((size_t)comm->core.nranks * sizeof *block);
   if (!block) return gy_fail(GYRE_ERR_NOMEM, "out of memory for %d blocks", comm->core.nranks);
   int n = 0;
@@ -118,9 +118,11 @@ static gyre_status check_own(const gyre_comm *comm, const struct gy_call *call) 
 
 /* All-to-all in place: what comes from a rank takes the place of what goes to it. */
 static gyre_status check_same_blocks(const gyre_comm *comm, const struct gy_call *call) {
+  const size_t *in_counts = call->counts[GY_IN], *out_counts = call->counts[GY_OUT];
   size_t in_packed = 0, out_packed = 0;
+  if (!in_counts || !out_counts) return GYRE_OK;
   for (int r = 0; r < comm->core.nranks; r++) {
-    size_t in = call->counts[GY_IN][r], out = call->counts[GY_OUT][r];
+    size_t in = in_counts[r], out = out_counts[r];
     size_t in_at = call->displs[GY_IN] ? call->displs[GY_IN][r] : in_packed;
     size_t out_at = call->displs[GY_OUT] ? call->displs[GY_OUT][r] : out_packed;
     in_packed += in;

@@ -23,7 +23,7 @@
 #endif
 
 #define POLYNOMIAL 0x82F63B78u /* bits reversed */
-#define BLOCK 1024u            /* bytes of each of the three side by side */
+#define BLOCK ((size_t)1024u)  /* bytes of each of the three side by side */
 
 static struct {
   uint32_t slice[8][256]; /* [k][b]: byte b followed by k zero bytes */

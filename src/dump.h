@@ -1,8 +1,8 @@
 /*
  * dump.h - what this process knows of its communicators, as JSON.
  *
- * Role:   the one document of flight recorder files and live queries, described in
- *         docs/tracing.md; gyre-info --job reads it.
+ * Role:   the one document of flight recorder files, described in
+ *         docs/tracing.md.
  * Thread: the driving thread, locked.
  */
 #ifndef GY_DUMP_H

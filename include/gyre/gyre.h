@@ -348,7 +348,7 @@ typedef struct gyre_peer_counters {
 GYRE_API gyre_status gyre_comm_counters(gyre_comm *comm, gyre_counters *out);
 GYRE_API gyre_status gyre_comm_peer_counters(gyre_comm *comm, int peer, gyre_peer_counters *out);
 /* Writes the flight recorder of this communicator, its last GYRE_TRACE_OPS operations and what those
- * in flight wait for, to a file as JSON (docs/tracing.md has the form; gyre-info --job reads it). %p
+ * in flight wait for, to a file as JSON (docs/tracing.md has the form). %p
  * in the path is the process id, %r the rank, %% a percent sign. The file appears whole or not at
  * all, and replaces one that is there. Works before and after a failure, while other threads wait.
  * Errors: ARG (NULL, a wrong %, not a regular file), SYS, NOMEM; STATE from a callback. */
@@ -468,9 +468,9 @@ GYRE_API gyre_status gyre_scan_async(gyre_comm *comm, const void *in, void *out,
                                      gyre_dtype type, gyre_op op, gyre_request **req);
 /* The same without the rank's own contribution: ranks 0 to r - 1. On rank 0, which has none before
  * it, `out` becomes the operator's identity: 0 for SUM, 1 for PROD; for MIN the greatest value of
- * the type and for MAX the least (the infinities in floating-point types), the same with the highest
- * index for MINLOC and MAXLOC; all bits for BAND, 1 for LAND, 0 for the others. A function of gyre_op_create has none that Gyre
- * knows: with it `out` is not written on rank 0. */
+ * the type and for MAX the least (the infinities in floating-point types), the same with the
+ * highest index for MINLOC and MAXLOC; all bits for BAND, 1 for LAND, 0 for the others. A function
+ * of gyre_op_create has none that Gyre knows: with it `out` is not written on rank 0. */
 GYRE_API gyre_status gyre_exclusive_scan(gyre_comm *comm, const void *in, void *out, size_t count,
                                          gyre_dtype type, gyre_op op);
 GYRE_API gyre_status gyre_exclusive_scan_async(gyre_comm *comm, const void *in, void *out,

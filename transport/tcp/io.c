@@ -163,7 +163,7 @@ unsigned gy_tcp_send(struct tcp_link *l) {
     for (int i = n; i < n + added; i++) want += iov[i].iov_len;
     n += added;
   }
-  if (l->base.tamper) want = tamper_send(l, iov, &n, want, &flipped);
+  if (l->base.tamper && l->tx_next && n > 0) want = tamper_send(l, iov, &n, want, &flipped);
   struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)n};
   ssize_t done;
   do {
