@@ -57,7 +57,7 @@ static int survive(struct self *self) {
 static void check_survivor(const struct report *r, int victim, int64_t killed_at) {
   bool right = r->status == GYRE_ERR_PEER_LOST && r->verdict.status == GYRE_ERR_PEER_LOST &&
                r->verdict.culprit_rank == victim && names_rank(r->text, victim) &&
-               r->at_ns - killed_at < patience(BOUND_MS) * 1000000LL;
+               r->at_ns - killed_at < at_most(BOUND_MS) * INT64_C(1000000);
   if (right) return;
   fail_msg("rank %d was killed; rank %d returned %s after %.3f s, blames %d (%s): %s", victim,
            r->rank, gyre_status_name(r->status), (double)(r->at_ns - killed_at) / 1e9,

@@ -5,6 +5,8 @@ set -u
 run=$1/tools/gyre-run
 perf=$1/tools/gyre-perf
 rounds=${ROUNDS:-4}
+limit=20000000 # microseconds for all to end; the promise is kept to where nothing else takes the machine's time
+[ "${BOUNDS-}" != strict ] || limit=2000000
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 export TMPDIR=$dir/tmp
@@ -47,7 +49,7 @@ for ((round = 0; round < rounds; round++)); do
   done
   took=$((${EPOCHREALTIME/./} - began))
   ((i < 1000)) || { bad "the launcher hangs"; kill "$launcher"; }
-  ((took < 2000000)) || bad "the ranks took $took us to end"
+  ((took < limit)) || bad "the ranks took $took us to end"
   wait "$launcher"
   status=$?
   ((status != 0)) || bad "gyre-run succeeded"

@@ -125,7 +125,8 @@ static void check_truth(const struct plan *plan, int nranks, const struct report
   double after = (double)(r->at_ns - began) / 1e9;
   bool right = r->status == GYRE_ERR_MISMATCH && r->verdict.status == GYRE_ERR_MISMATCH &&
                r->verdict.op_seq == 2 && has_both(r->text, plan->mismatch->said) &&
-               names_rank(r->text, nranks - 1) && r->at_ns - began < patience(BOUND_MS) * 1000000LL;
+               names_rank(r->text, nranks - 1) &&
+               r->at_ns - began < at_most(BOUND_MS) * INT64_C(1000000);
   int blamed =
       r->verdict.culprit_rank; /* the only one of its opinion, unless some had not called yet */
   if (blamed != -1 && (nranks == 2 || blamed != nranks - 1)) right = false;
@@ -213,7 +214,7 @@ static void a_rank_that_does_not_call_is_named_at_the_deadline(void **state) {
       bool right = end[r].status == GYRE_ERR_TIMEOUT && end[r].verdict.culprit_rank == missing[i] &&
                    names_rank(end[r].text, missing[i]) && strstr(end[r].text, "has not called") &&
                    strstr(end[r].text, "all_reduce(f32 x 1") &&
-                   after < patience(DEADLINE_MS + 2000) / 1000.0;
+                   after < (patience(DEADLINE_MS) + at_most(2000)) / 1000.0;
       if (right) continue;
       fail_msg("rank %d of %d did not call; rank %d returned %s after %.3f s, blames %d: %s",
                missing[i], w[i].nranks, r, gyre_status_name(end[r].status), after,

@@ -45,7 +45,7 @@ static void check_survivor(const struct report *r, int victim, int64_t stopped_a
                names_rank(r->verdict.text, victim) &&
                strstr(r->verdict.text, "longer than the peer time-out of") &&
                strstr(r->verdict.text, " at 127.0.0.1:") && after > short_ms() / 2000.0 &&
-               after < short_ms() / 1000.0 + patience(3000) / 1000.0;
+               after < (short_ms() + at_most(3000)) / 1000.0;
   if (right) return;
   fail_msg("rank %d was stopped; rank %d: %s after %.3f s, blames %d: %s", victim, r->rank,
            gyre_status_name(r->verdict.status), after, r->verdict.culprit_rank, r->verdict.text);

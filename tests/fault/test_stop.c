@@ -33,7 +33,7 @@ static void check_other(const struct report *r, int victim, int64_t stopped_at) 
   bool right = r->status == GYRE_ERR_TIMEOUT && r->verdict.culprit_rank == victim &&
                names_rank(r->text, victim) && strstr(r->text, "ms, the operation time-out") &&
                strstr(r->text, " bytes in and ") && after > 0.5 &&
-               after < patience(DEADLINE_MS + 3000) / 1000.0;
+               after < (patience(DEADLINE_MS) + at_most(3000)) / 1000.0;
   if (right) return;
   fail_msg("rank %d was stopped; rank %d returned %s after %.3f s, blames %d: %s", victim, r->rank,
            gyre_status_name(r->status), after, r->verdict.culprit_rank, r->text);

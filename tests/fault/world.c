@@ -33,6 +33,11 @@ bool sanitized(void) {
 
 int patience(int ms) { return sanitized() ? 4 * ms : ms; }
 
+int at_most(int ms) {
+  const char *bounds = getenv("BOUNDS");
+  return bounds && strcmp(bounds, "strict") == 0 ? ms : 10 * ms;
+}
+
 int rounds(int quick) {
   const char *wanted = getenv("ROUNDS");
   if (wanted && atoi(wanted) > 0) return atoi(wanted);

@@ -90,6 +90,9 @@ bool sanitized(void);
 /* A time that the library promises, or has to set its deadline by, in a build that may be slowed
  * down by a sanitizer. */
 int patience(int ms);
+/* What is measured against a promised time: ten times as much, as the machine may have other things to do, unless
+ * BOUNDS=strict, which the long tests set. */
+int at_most(int ms);
 /* The rounds of this run: $ROUNDS if set, else what the quick suite can afford. */
 int rounds(int quick);
 /* Whether `text` has "rank N" as a whole word. */
