@@ -4,6 +4,7 @@
 #ifndef TEST_RANKS_H
 #define TEST_RANKS_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "gyre/gyre.h"
@@ -28,6 +29,11 @@ struct ranks_options {
 /* How many ranks failed: a body that did not return 0, a creation that failed, a crash, a
  * time-out. */
 int ranks_run(int nranks, rank_body body, const struct ranks_options *options);
+
+/* Whether a test that goes through `n` values of something is to take this one, for the combination
+ * of all else that is numbered `others`: one for each, or with TEST_ALL=1, as the long tests have
+ * it, every one. */
+bool ranks_take(size_t value, size_t n, size_t others);
 
 #define RANK_FAIL(env, ...)                                                                      \
   (fprintf(stderr, "rank %d of %d: ", (env)->rank, (env)->nranks), fprintf(stderr, __VA_ARGS__), \

@@ -215,6 +215,7 @@ static int every_type_and_operator(struct rank_env *env) {
         if (reduces && !gyre_op_accepts((gyre_op)op, (gyre_dtype)type)) continue;
         if (is_scan((enum gy_coll)coll) && op == GYRE_AVG) continue;
         for (size_t k = 0; k < sizeof counts / sizeof *counts && !failed; k++) {
+          if (!ranks_take(k, 4, (size_t)(coll + type + op + env->nranks))) continue;
           struct shape s = {(enum gy_coll)coll, (gyre_dtype)type,      (gyre_op)op, 0,
                             counts[k],          (k + (size_t)type) % 2};
           if (gy_coll_traits((unsigned)coll)->rooted) s.root = (type + op) % env->nranks;
