@@ -8,8 +8,11 @@
 
 #include "bootstrap.h"
 #include "comm.h"
+#include "dump.h"
+#include "dump_signal.h"
 #include "log.h"
 #include "operator.h"
+#include "query.h"
 
 static gyre_status set_text(struct gy_settings *s, const char *name, const char *value) {
   return value ? gy_settings_set(s, name, value) : GYRE_OK;
@@ -49,6 +52,22 @@ static int count_cores(void) {
   return n > 0 ? n : 1;
 }
 
+struct start {
+  gyre_context *ctx;
+  gyre_status status;
+  char text[512];
+};
+
+/* Those who may ask for the flight recorder. */
+static void open_dump(void *arg) {
+  struct start *s = arg;
+  s->status = gy_dump_signal_open(s->ctx, &s->ctx->dump_signal);
+  if (s->status) gy_format(s->text, sizeof s->text, "%s", gyre_last_error());
+  else gy_query_open(s->ctx, &s->ctx->query);
+}
+
+static void end_context(gyre_context *ctx);
+
 gyre_status gyre_context_create(gyre_context **out) { return gyre_context_create_with(NULL, out); }
 
 gyre_status gyre_context_create_with(const gyre_context_config *config, gyre_context **out) {
@@ -60,6 +79,7 @@ gyre_status gyre_context_create_with(const gyre_context_config *config, gyre_con
   if (!st) st = apply_config(&ctx->settings, config);
   if (!st) st = open_log(&ctx->settings);
   if (!st) st = gy_net_check(&ctx->settings);
+  if (!st) st = gy_dump_check(&ctx->settings);
   if (!st && strcmp(ctx->settings.cpu, "auto")) st = gy_reduce_use(ctx->settings.cpu);
   if (st) goto free_context;
   ctx->cores = count_cores();
@@ -70,6 +90,12 @@ gyre_status gyre_context_create_with(const gyre_context_config *config, gyre_con
   if (st) goto destroy_loop;
   st = gy_net_create(gy_loop_uv(ctx->loop), &ctx->settings, &ctx->net);
   if (st) goto release_pool;
+  struct start start = {.ctx = ctx};
+  gy_loop_call(ctx->loop, open_dump, &start);
+  if (start.status) {
+    end_context(ctx);
+    return gy_fail_text(start.status, start.text);
+  }
   *out = ctx;
   return GYRE_OK;
 
@@ -107,6 +133,8 @@ static void net_closed(void *user) {
 
 static void close_net(struct gy_command *c) {
   struct task *t = (struct task *)(void *)c;
+  gy_query_close(t->ctx->query);
+  gy_dump_signal_close(t->ctx->dump_signal);
   gy_net_close(t->ctx->net, net_closed, t);
 }
 
@@ -127,6 +155,14 @@ static void wait_for_linger(gyre_context *ctx) {
   }
 }
 
+static void end_context(gyre_context *ctx) {
+  struct task t;
+  run_task(&t, ctx, close_net);
+  gy_loop_destroy(ctx->loop);
+  gy_request_pool_release(ctx->requests);
+  free(ctx);
+}
+
 void gyre_context_destroy(gyre_context *ctx) {
   if (!ctx || gy_operator_guard()) return;
   if (gy_birth_check(&ctx->birth, "gyre_context_destroy")) return;
@@ -136,11 +172,7 @@ void gyre_context_destroy(gyre_context *ctx) {
   }
   gy_comm_destroy_all(ctx);
   wait_for_linger(ctx);
-  struct task t;
-  run_task(&t, ctx, close_net);
-  gy_loop_destroy(ctx->loop);
-  gy_request_pool_release(ctx->requests);
-  free(ctx);
+  end_context(ctx);
 }
 
 /* ------------------------------------------------------------------------------ embedding, ids --- */

@@ -18,10 +18,12 @@ struct gyre_context {
   struct gy_loop *loop;
   struct gy_net *net;
   struct gy_request_pool *requests;
-  gyre_comm *comms; /* those that exist, being created ones included */
-  int cores;        /* processors this process may run on */
-  bool unattended;  /* without a progress thread */
-  bool ending;      /* (locked) gyre_context_destroy has been called */
+  struct gy_dump_signal *dump_signal; /* NULL: none */
+  struct gy_query *query;             /* NULL: nobody may ask */
+  gyre_comm *comms;                   /* those that exist, being created ones included */
+  int cores;                          /* processors this process may run on */
+  bool unattended;                    /* without a progress thread */
+  bool ending;                        /* (locked) gyre_context_destroy has been called */
 };
 
 #endif

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "message.h"
 #include "path.h"
 #include "trace.h"
 
@@ -91,17 +92,40 @@ static void put_operation(struct gy_json *j, const gyre_comm *c, const struct gy
   gy_json_put(j, "}");
 }
 
-static void put_operations(struct gy_json *j, const gyre_comm *c,
-                           const struct gy_engine_counts *counts, const struct clocks *now) {
-  const struct gy_trace *trace = gy_engine_trace(c->engine);
-  uint64_t room = gy_trace_room(trace);
+static void put_message(struct gy_json *j, const gyre_comm *c, const struct gy_trace_entry *t,
+                        const struct clocks *now) {
+  const struct gy_descriptor *d = &t->call;
+  uint64_t in = t->bytes_in, out = t->bytes_out;
+  char what[160];
+  if (t->status == GYRE_IN_PROGRESS) gy_engine_message_moved(c->engine, t->number, &in, &out);
+  gy_json_put(j, "{\"number\": %" PRIu64 ", \"what\": ", d->seq);
+  gy_json_text(j, gy_descriptor_text(d, what, sizeof what));
+  gy_json_put(j, ", \"kind\": \"%s\", \"peer\": %d, \"type\": ", t->receives ? "recv" : "send",
+              t->receives ? gy_message_from(d->root) : gy_message_to(d->root));
+  gy_json_text(j, gyre_dtype_name((gyre_dtype)d->dtype));
+  gy_json_put(j, ", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64, d->count,
+              d->count * gyre_dtype_size((gyre_dtype)d->dtype));
+  put_time(j, "posted", t->posted_ns, now);
+  put_time(j, "started", t->started_ns, now);
+  put_time(j, "finished", t->finished_ns, now);
+  gy_json_put(j, ", \"status\": \"%s\", \"moved_in\": %" PRIu64 ", \"moved_out\": %" PRIu64 "}",
+              gyre_status_name(t->status), in, out);
+}
+
+/* The entries of a ring, oldest first, of which the last has number `last`: at most `most`. */
+static void put_ring(struct gy_json *j, const gyre_comm *c, const char *name,
+                     const struct gy_trace *ring, uint64_t last, uint64_t most,
+                     const struct clocks *now) {
+  uint64_t n = gy_trace_room(ring);
   const char *before = "\n      ";
-  gy_json_put(j, ",\n    \"operations\": [");
-  for (uint64_t s = counts->posted > room ? counts->posted - room + 1 : 1; s <= counts->posted; s++) {
-    const struct gy_trace_entry *t = gy_trace_find(trace, s);
+  if (n > most) n = most;
+  gy_json_put(j, ",\n    \"%s\": [", name);
+  for (uint64_t i = last > n ? last - n + 1 : 1; i <= last; i++) {
+    const struct gy_trace_entry *t = gy_trace_find(ring, i);
     if (!t) continue;
     gy_json_put(j, "%s", before);
-    put_operation(j, c, t, now);
+    if (t->call.coll == GY_MESSAGE) put_message(j, c, t, now);
+    else put_operation(j, c, t, now);
     before = ",\n      ";
   }
   gy_json_put(j, "]");
@@ -140,7 +164,7 @@ static void put_members(struct gy_json *j, const gyre_comm *c) {
   gy_json_put(j, "]");
 }
 
-static void put_comm(struct gy_json *j, const gyre_comm *c, const struct clocks *now) {
+static void put_comm(struct gy_json *j, const gyre_comm *c, uint64_t most, const struct clocks *now) {
   bool met = c->engine && c->fault;
   const gyre_error *v = met ? gy_fault_verdict(c->fault) : NULL;
   const char *state = !met ? "creating" : v->status == GYRE_OK ? "usable" : "failed";
@@ -159,13 +183,14 @@ static void put_comm(struct gy_json *j, const gyre_comm *c, const struct clocks 
                 gy_engine_frontier(c->engine));
     put_verdict(j, v);
     put_members(j, c);
-    put_operations(j, c, &counts, now);
+    put_ring(j, c, "operations", gy_engine_trace(c->engine), counts.posted, most, now);
+    put_ring(j, c, "messages", gy_engine_message_trace(c->engine), counts.messages, most, now);
   }
   gy_json_put(j, "}");
 }
 
 gyre_status gy_dump_write(struct gy_json *j, gyre_context *ctx, const gyre_comm *only,
-                          const char *reason) {
+                          const char *reason, uint64_t most) {
   struct clocks now = read_clocks();
   char host[64] = "";
   gethostname(host, sizeof host - 1);
@@ -180,7 +205,7 @@ gyre_status gy_dump_write(struct gy_json *j, gyre_context *ctx, const gyre_comm 
   for (const gyre_comm *c = ctx->comms; c; c = c->next) {
     if (only && c != only) continue;
     gy_json_put(j, "%s", before);
-    put_comm(j, c, &now);
+    put_comm(j, c, most, &now);
     before = ",\n    ";
   }
   gy_json_put(j, "]}\n");
@@ -221,7 +246,7 @@ static gyre_status replace_file(const char *path, const char *data, size_t len) 
 gyre_status gy_dump_file(gyre_context *ctx, const gyre_comm *only, const char *reason,
                          const char *path) {
   struct gy_json j = {0};
-  gyre_status st = gy_dump_write(&j, ctx, only, reason);
+  gyre_status st = gy_dump_write(&j, ctx, only, reason, UINT64_MAX);
   if (st == GYRE_OK) st = replace_file(path, j.data, j.len);
   gy_json_free(&j);
   return st;
@@ -235,6 +260,15 @@ void gy_dump_by_setting(gyre_context *ctx, int rank, const char *reason) {
   if (st == GYRE_OK) st = gy_dump_file(ctx, NULL, reason, path);
   if (st == GYRE_OK) gy_log(GY_LOG_INFO, "the flight recorder was written to %s", path);
   else gy_log(GY_LOG_WARN, "the flight recorder was not written: %s", gyre_last_error());
+}
+
+gyre_status gy_dump_check(const struct gy_settings *s) {
+  char path[PATH_MAX];
+  if (*s->trace_signal && !*s->trace_file)
+    return gy_fail(GYRE_ERR_ARG,
+                   "GYRE_TRACE_SIGNAL=%s: it is not said where to write; set GYRE_TRACE_FILE, too",
+                   s->trace_signal);
+  return gy_path_expand("GYRE_TRACE_FILE", s->trace_file, 0, path, sizeof path);
 }
 
 /* -------------------------------------------------------------------------------- public API --- */

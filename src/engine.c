@@ -82,6 +82,7 @@ struct gy_run { /* one operation in flight */
   char *prepared;              /* what stands for the input; NULL: nothing does */
   uint32_t left;               /* instructions that are not finished */
   int64_t posted_ns;
+  uint64_t record;              /* its number in the flight recorder */
   uint64_t bytes_in, bytes_out; /* of whole slices, so far */
   bool dirty;
   gyre_request *req;
@@ -133,8 +134,8 @@ struct gy_engine {
     struct gy_tl *tl;
   } opened[4];
   unsigned n_opened;
-  uint64_t moved, started, completed, failures;
-  struct gy_trace *trace;
+  uint64_t moved, started, completed, failures, messages_started;
+  struct gy_trace *trace, *message_trace;
   struct tally *tally; /* by peer */
   struct {
     int64_t since; /* 0: nobody is waited for */
@@ -433,6 +434,10 @@ static struct runs *runs_of(struct gy_engine *e, const struct gy_run *r) {
   return is_message(&r->call) ? &e->active_messages : &e->active;
 }
 
+static struct gy_trace *trace_of(struct gy_engine *e, const struct gy_run *r) {
+  return is_message(&r->call) ? e->message_trace : e->trace;
+}
+
 static bool is_idle(const struct gy_engine *e) {
   return !e->active.head && !e->active_messages.head;
 }
@@ -446,10 +451,8 @@ static void run_complete(struct gy_engine *e, struct gy_run *r, gyre_status stat
     break;
   }
   gyre_request *req = r->req;
-  if (!is_message(&r->call)) {
-    gy_trace_finish(e->trace, r->call.seq, status, r->bytes_in, r->bytes_out);
-    *(status ? &e->failures : &e->completed) += 1;
-  }
+  gy_trace_finish(trace_of(e, r), r->record, status, r->bytes_in, r->bytes_out);
+  if (!is_message(&r->call)) *(status ? &e->failures : &e->completed) += 1;
   gy_loop_busy(e->cfg.loop, -1);
   run_retire(e, r);
   gy_request_complete(req, status, text);
@@ -594,7 +597,9 @@ static void start_run(struct gy_command *c) {
   *list->tail = r;
   list->tail = &r->next;
   gy_loop_busy(e->cfg.loop, 1);
-  if (!is_message(&r->call)) gy_trace_start(e->trace, &r->call, r->posted_ns);
+  r->record = is_message(&r->call) ? ++e->messages_started : r->call.seq;
+  gy_trace_start(trace_of(e, r), r->record, &r->call, r->plan->algo == &gy_message_recv,
+                 r->posted_ns);
   if (e->failed) {
     run_complete(e, r, e->refused, e->refused_text);
     return;
@@ -980,7 +985,9 @@ gyre_status gy_engine_create(const struct gy_engine_config *config, struct gy_en
   if (!e) return gy_fail(GYRE_ERR_NOMEM, "out of memory for the engine");
   e->cfg = *config;
   e->core = config->core;
-  gyre_status st = gy_trace_create((uint32_t)e->core->settings->trace_ops, &e->trace);
+  uint32_t records = (uint32_t)e->core->settings->trace_ops;
+  gyre_status st = gy_trace_create(records, &e->trace);
+  if (!st) st = gy_trace_create(records, &e->message_trace);
   if (st) goto free_engine;
   e->ends = calloc((size_t)e->core->nranks, sizeof *e->ends);
   e->tally = calloc((size_t)e->core->nranks, sizeof *e->tally);
@@ -1009,6 +1016,7 @@ free_engine:
   free(e->messages);
   free(e->tally);
   free(e->ends);
+  gy_trace_free(e->message_trace);
   gy_trace_free(e->trace);
   free(e);
   return st;
@@ -1061,6 +1069,7 @@ void gy_engine_free(struct gy_engine *e) {
     e->plans = next;
   }
   pthread_mutex_destroy(&e->post_lock);
+  gy_trace_free(e->message_trace);
   gy_trace_free(e->trace);
   free(e->messages);
   free(e->tally);
@@ -1180,13 +1189,28 @@ uint64_t gy_engine_needs(const struct gy_engine *e, int peer) {
 }
 
 const struct gy_trace *gy_engine_trace(const struct gy_engine *e) { return e->trace; }
+const struct gy_trace *gy_engine_message_trace(const struct gy_engine *e) {
+  return e->message_trace;
+}
+
+void gy_engine_message_moved(const struct gy_engine *e, uint64_t number, uint64_t *in, uint64_t *out) {
+  for (const struct gy_run *r = e->active_messages.head; r; r = r->next) {
+    if (r->record != number) continue;
+    *in = r->bytes_in;
+    *out = r->bytes_out;
+    return;
+  }
+}
 
 void gy_engine_count(struct gy_engine *e, struct gy_engine_counts *out) {
   pthread_mutex_lock(&e->post_lock);
   uint64_t posted = e->next_seq - 1;
   pthread_mutex_unlock(&e->post_lock);
-  *out = (struct gy_engine_counts){
-      .posted = posted, .started = e->started, .completed = e->completed, .failed = e->failures};
+  *out = (struct gy_engine_counts){.posted = posted,
+                                   .started = e->started,
+                                   .completed = e->completed,
+                                   .failed = e->failures,
+                                   .messages = e->messages_started};
 }
 
 void gy_engine_count_peer(const struct gy_engine *e, int peer, struct gy_peer_counts *out) {

@@ -104,11 +104,15 @@ uint64_t gy_engine_frontier(struct gy_engine *e);
  * 0: none does. */
 uint64_t gy_engine_needs(const struct gy_engine *e, int peer);
 
-/* What has been recorded of past operations. */
+/* What has been recorded of past operations and messages. */
 const struct gy_trace *gy_engine_trace(const struct gy_engine *e);
+const struct gy_trace *gy_engine_message_trace(const struct gy_engine *e);
+/* Payload of whole slices that the message of this record, which is in flight, has moved. */
+void gy_engine_message_moved(const struct gy_engine *e, uint64_t number, uint64_t *in, uint64_t *out);
 struct gy_engine_counts {
   uint64_t posted, completed, failed;
-  uint64_t started; /* sequence number of the operation that started last */
+  uint64_t started;  /* sequence number of the operation that started last */
+  uint64_t messages; /* started so far, in both directions */
 };
 void gy_engine_count(struct gy_engine *e, struct gy_engine_counts *out);
 struct gy_peer_counts {

@@ -200,8 +200,14 @@ static bool arm(struct gy_loop *l) {
   return quiet && (!l->deferred || l->deferring);
 }
 
+/* Milliseconds until libuv has something to do; -1: nothing. A loop without a handle has none, where
+ * libuv, which means to end then, says 0. */
+static int uv_timeout(const struct gy_loop *l) {
+  return uv_loop_alive(&l->uv) ? uv_backend_timeout(&l->uv) : -1;
+}
+
 static int sleep_ms(struct gy_loop *l, int64_t deadline_ns) {
-  int ms = uv_backend_timeout(&l->uv);
+  int ms = uv_timeout(l);
   if (ms < 0 || ms > SLEEP_MAX_MS) ms = SLEEP_MAX_MS;
   if (deadline_ns >= 0) {
     int64_t left = (deadline_ns - now_ns() + 999999) / 1000000;
@@ -227,7 +233,7 @@ static void visit(struct gy_loop *l, bool will_wait) {
   if (will_wait) return;
   unsigned events = pass(l, false);
   bool quiet = arm(l);
-  int ms = uv_backend_timeout(&l->uv);
+  int ms = uv_timeout(l);
   bool earlier = ms >= 0 && l->now + (uint64_t)ms < l->wake_at;
   bool wake = events || !quiet || earlier;
   pthread_mutex_lock(&l->slot_lock);

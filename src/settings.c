@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,11 @@ static const struct gy_setting table[] = {
   {ENTRY(TEXT, "GYRE_TRACE_FILE", LOCAL, trace_file), .def_text = "",
    .doc = "File the flight recorder is written to when a communicator fails (%p: process id, %r: "
           "rank, %%: a percent sign); empty: none."},
+  {ENTRY(SIGNAL, "GYRE_TRACE_SIGNAL", LOCAL, trace_signal), .def_text = "",
+   .doc = "Signal on which the flight recorder is written to GYRE_TRACE_FILE, too; empty: none is "
+          "taken."},
+  {ENTRY(BOOL, "GYRE_TRACE_QUERY", LOCAL, trace_query), .min = 0, .max = 1, .def = 1,
+   .doc = "1: gyre-info --job of the same user may ask this process what it is doing."},
 };
 /* clang-format on */
 
@@ -184,6 +190,9 @@ size_t gy_settings_rule(const struct gy_setting *t, char *out, size_t capacity) 
     case GY_KIND_PORTS:
       return gy_format(out, capacity, "a port or a range first-last, from %lld to %lld",
                        (long long)t->min, (long long)t->max);
+    case GY_KIND_SIGNAL:
+      return gy_format(out, capacity,
+                       "HUP, QUIT, USR1, USR2 or a real-time signal: RTMIN+n, or a number");
     case GY_KIND_TEXT: return gy_format(out, capacity, "at most %zu bytes", t->bytes - 1);
     case GY_KIND_SECRET: return gy_format(out, capacity, "1 to %zu bytes", t->bytes - 1);
     case GY_KIND_SECRET_FILE:
@@ -256,6 +265,26 @@ static bool ports_fit(const struct gy_setting *t, const char *text) {
   return number_fits(t, text + n + 1, &last) && first <= last;
 }
 
+/* None whose arrival means that this process is broken, or whose default is needed by others. */
+static int signal_number(const char *text) {
+  static const struct {
+    const char *name;
+    int number;
+  } known[] = {{"HUP", SIGHUP}, {"QUIT", SIGQUIT}, {"USR1", SIGUSR1}, {"USR2", SIGUSR2}};
+  int64_t number;
+  if (strncmp(text, "SIG", 3) == 0) text += 3;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strcmp(text, known[i].name) == 0) return known[i].number;
+  bool from_first = strncmp(text, "RTMIN+", 6) == 0;
+  if (!parse_number(text + (from_first ? 6 : 0), &number) || number < 0 || number > SIGRTMAX)
+    return 0;
+  if (from_first) number += SIGRTMIN;
+  if (number >= SIGRTMIN && number <= SIGRTMAX) return (int)number;
+  for (size_t i = 0; i < sizeof known / sizeof *known && !from_first; i++)
+    if (number == known[i].number) return (int)number;
+  return 0;
+}
+
 static bool text_fits(const struct gy_setting *t, const char *text) {
   if (strlen(text) >= t->bytes) return false;
   switch ((enum gy_kind)t->kind) {
@@ -263,6 +292,7 @@ static bool text_fits(const struct gy_setting *t, const char *text) {
     case GY_KIND_NAMES: return names_fit(t, text);
     case GY_KIND_PORTS: return ports_fit(t, text);
     case GY_KIND_SECRET: return *text != 0;
+    case GY_KIND_SIGNAL: return !*text || signal_number(text) != 0;
     case GY_KIND_TEXT:
     case GY_KIND_SECRET_FILE:
     case GY_KIND_UINT:
@@ -382,6 +412,8 @@ size_t gy_settings_text(const struct gy_settings *s, size_t i, char *out, size_t
 int64_t gy_settings_spin_us(const struct gy_settings *s) {
   return s->spin_us < 0 ? SPIN_AUTO_US : s->spin_us;
 }
+
+int gy_settings_trace_signal(const struct gy_settings *s) { return signal_number(s->trace_signal); }
 
 /* ------------------------------------------------------------------------- the environment --- */
 

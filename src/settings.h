@@ -28,6 +28,7 @@ enum gy_kind {
   GY_KIND_CHOICE,     /* one of `choices` */
   GY_KIND_NAMES,      /* some of `choices`, separated by commas */
   GY_KIND_PORTS,      /* "first[-last]" */
+  GY_KIND_SIGNAL,     /* a name, or a real-time signal; see gy_settings_trace_signal */
   GY_KIND_SECRET,     /* a text that is never shown */
   GY_KIND_SECRET_FILE /* the path of a file that holds one */
 };
@@ -68,8 +69,10 @@ struct gy_settings {
   char log[16];       /* "off", "error", "warn" (default), "info", "debug" */
   char log_file[256]; /* "": standard error; %p is the process id, %r GYRE_RANK */
   /* flight recorder, local */
-  int64_t trace_ops;    /* operations kept for each communicator */
-  char trace_file[256]; /* "": not written on failure */
+  int64_t trace_ops;     /* operations kept for each communicator */
+  char trace_file[256];  /* "": not written on failure */
+  char trace_signal[16]; /* that has it written while the job runs; "": none */
+  int64_t trace_query;   /* 1: gyre-info --job may ask this process */
   /* which of the above were given explicitly (bit = index in the table) */
   uint64_t given;
 };
@@ -107,5 +110,7 @@ size_t gy_settings_rule(const struct gy_setting *t, char *out, size_t capacity);
 const char *gy_settings_scope_name(uint8_t scope);
 /* How long to busy-poll before sleeping, in microseconds, with "automatic" resolved. */
 int64_t gy_settings_spin_us(const struct gy_settings *s);
+/* The number of GYRE_TRACE_SIGNAL; 0: none. */
+int gy_settings_trace_signal(const struct gy_settings *s);
 
 #endif

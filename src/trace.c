@@ -8,7 +8,7 @@
 
 struct gy_trace {
   uint32_t n;
-  struct gy_trace_entry entry[]; /* operation s is in entry[s % n] */
+  struct gy_trace_entry entry[]; /* number i is in entry[i % n] */
 };
 
 gyre_status gy_trace_create(uint32_t n, struct gy_trace **out) {
@@ -36,27 +36,30 @@ static int64_t started(int64_t posted_ns) {
   return t > posted_ns ? t : posted_ns;
 }
 
-void gy_trace_start(struct gy_trace *t, const struct gy_descriptor *call, int64_t posted_ns) {
+void gy_trace_start(struct gy_trace *t, uint64_t number, const struct gy_descriptor *call,
+                    bool receives, int64_t posted_ns) {
   if (!t->n) return;
-  t->entry[call->seq % t->n] = (struct gy_trace_entry){.call = *call,
-                                                       .posted_ns = posted_ns,
-                                                       .started_ns = started(posted_ns),
-                                                       .status = GYRE_IN_PROGRESS};
+  t->entry[number % t->n] = (struct gy_trace_entry){.number = number,
+                                                    .call = *call,
+                                                    .receives = receives,
+                                                    .posted_ns = posted_ns,
+                                                    .started_ns = started(posted_ns),
+                                                    .status = GYRE_IN_PROGRESS};
 }
 
-void gy_trace_finish(struct gy_trace *t, uint64_t seq, gyre_status status, uint64_t bytes_in,
+void gy_trace_finish(struct gy_trace *t, uint64_t number, gyre_status status, uint64_t bytes_in,
                      uint64_t bytes_out) {
-  struct gy_trace_entry *e = t->n ? &t->entry[seq % t->n] : NULL;
-  if (!e || e->call.seq != seq) return;
+  struct gy_trace_entry *e = t->n ? &t->entry[number % t->n] : NULL;
+  if (!e || e->number != number) return;
   e->finished_ns = gy_trace_now();
   e->status = status;
   e->bytes_in = bytes_in;
   e->bytes_out = bytes_out;
 }
 
-const struct gy_trace_entry *gy_trace_find(const struct gy_trace *t, uint64_t seq) {
-  const struct gy_trace_entry *e = t->n && seq ? &t->entry[seq % t->n] : NULL;
-  return e && e->call.seq == seq ? e : NULL;
+const struct gy_trace_entry *gy_trace_find(const struct gy_trace *t, uint64_t number) {
+  const struct gy_trace_entry *e = t->n && number ? &t->entry[number % t->n] : NULL;
+  return e && e->number == number ? e : NULL;
 }
 
 uint32_t gy_trace_room(const struct gy_trace *t) { return t->n; }

@@ -14,6 +14,7 @@
 
 #include "address.h"
 #include "bootstrap.h"
+#include "dump.h"
 #include "json.h"
 #include "launch.h"
 #include "log.h"
@@ -128,6 +129,7 @@ static gyre_status refused(gyre_status status, const char *name) {
 static gyre_status check_settings(const struct gy_settings *s) {
   gyre_status st = gy_launch_check(s);
   if (st == GYRE_OK) st = gy_net_check(s);
+  if (st == GYRE_OK) st = gy_dump_check(s);
   if (st == GYRE_OK) st = refused(gy_reduce_use(s->cpu), "GYRE_CPU");
   if (st == GYRE_OK) st = refused(gy_select_check(s->algo), "GYRE_ALGO");
   if (st == GYRE_OK && s->rendezvous[0]) {

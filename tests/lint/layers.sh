@@ -15,7 +15,7 @@ transport   transport/*
 engine      src/engine.* src/trace.* src/request.* src/cache.* src/run.*
 api         collectives/api.c collectives/arguments.* collectives/point_to_point.c
 collectives collectives/*
-api         src/context.* src/comm*.* src/launch.* src/fault.* src/heartbeat.* src/group.* src/derive.* src/shrink.* src/control.* src/stats.* src/dump.* src/query.* src/module.*
+api         src/context.* src/comm*.* src/launch.* src/fault.* src/heartbeat.* src/group.* src/derive.* src/shrink.* src/control.* src/stats.* src/dump*.* src/query.* src/module.*
 tools       tools/*
 '
 order=(types util schedule wire transport engine collectives api tools) # bottom to top

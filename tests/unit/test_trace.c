@@ -25,7 +25,7 @@ static void the_last_n_operations_are_kept(void **state) {
   assert_int_equal(gy_trace_room(t), 3);
   for (uint64_t s = 1; s <= 5; s++) {
     struct gy_descriptor call = {.seq = s, .count = 10 * s};
-    gy_trace_start(t, &call, gy_trace_now());
+    gy_trace_start(t, s, &call, false, gy_trace_now());
     if (s == 4) gy_trace_finish(t, s, GYRE_OK, 7, 8);
   }
   for (uint64_t s = 0; s <= 7; s++) {
@@ -52,7 +52,7 @@ static void no_room_records_nothing(void **state) {
   struct gy_trace *t;
   struct gy_descriptor call = {.seq = 1};
   assert_int_equal(gy_trace_create(0, &t), GYRE_OK);
-  gy_trace_start(t, &call, 1);
+  gy_trace_start(t, 1, &call, false, 1);
   gy_trace_finish(t, 1, GYRE_OK, 0, 0);
   assert_null(gy_trace_find(t, 1));
   gy_trace_free(t);
