@@ -8,6 +8,7 @@
 
 #include <string.h>
 #include "status.h"
+#include "weights.h"
 
 /* The index travels on the wire: append only. */
 static const struct gy_algo *const algorithms[] = {
@@ -44,6 +45,10 @@ static const struct gy_algo *const algorithms[] = {
     &gy_reduce_in_order,
     &gy_all_reduce_double_tree,
     &gy_broadcast_double_tree,
+    &gy_all_reduce_weighted_ring,
+    &gy_all_reduce_weighted_tree,
+    &gy_all_reduce_weighted_recursive_doubling,
+    &gy_all_reduce_weighted_double_tree,
 };
 
 const struct gy_algo *const *gy_algorithms(size_t *n) {
@@ -80,15 +85,30 @@ static gyre_status check_key(const struct gy_algo *algo, const struct gy_key *ke
   return GYRE_OK;
 }
 
+/* Of a weighted collective: as its builder made it, without weights. */
+static gyre_status build_plain(const struct gy_algo *algo, const struct gy_key *key,
+                               struct gy_program **out) {
+  struct gy_key plain = *key;
+  gyre_status status = GYRE_OK;
+  if (gy_coll_traits(key->coll)->weighted) plain.coll = GY_ALL_REDUCE;
+  struct gy_builder *b = gy_builder_create(&plain);
+  if (b == NULL) return gy_fail(GYRE_ERR_NOMEM, "no memory to build a program of %s", algo->name);
+  if (key->nranks == 1) build_alone(&plain, b);
+  else status = algo->build(&plain, b);
+  if (status == GYRE_OK) status = gy_b_finish(b, out);
+  gy_builder_free(b);
+  return status;
+}
+
 gyre_status gy_program_build(const struct gy_algo *algo, const struct gy_key *key,
                              struct gy_program **out) {
   gyre_status status = check_key(algo, key);
   if (status != GYRE_OK) return status;
-  struct gy_builder *b = gy_builder_create(key);
-  if (b == NULL) return gy_fail(GYRE_ERR_NOMEM, "no memory to build a program of %s", algo->name);
-  if (key->nranks == 1) build_alone(key, b);
-  else status = algo->build(key, b);
-  if (status == GYRE_OK) status = gy_b_finish(b, out);
-  gy_builder_free(b);
+  if (!gy_coll_traits(key->coll)->weighted) return build_plain(algo, key, out);
+  struct gy_program *plain;
+  status = build_plain(algo, key, &plain);
+  if (status != GYRE_OK) return status;
+  status = gy_weights_add(key, plain, out);
+  gy_program_free(plain);
   return status;
 }

@@ -20,6 +20,8 @@ extern const struct gy_algo gy_gather_tree, gy_gather_direct;
 extern const struct gy_algo gy_scatter_tree, gy_scatter_direct;
 extern const struct gy_algo gy_all_to_all_bruck, gy_all_to_all_direct;
 extern const struct gy_algo gy_all_reduce_double_tree, gy_broadcast_double_tree;
+extern const struct gy_algo gy_all_reduce_weighted_ring, gy_all_reduce_weighted_tree,
+    gy_all_reduce_weighted_recursive_doubling, gy_all_reduce_weighted_double_tree;
 extern const struct gy_algo gy_scan_chain, gy_scan_recursive_doubling;
 extern const struct gy_algo gy_exclusive_scan_chain, gy_exclusive_scan_recursive_doubling;
 extern const struct gy_algo gy_all_gather_v_ring, gy_all_gather_v_direct;

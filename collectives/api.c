@@ -47,6 +47,33 @@ gyre_status gyre_all_reduce_async(gyre_comm *comm, const void *in, void *out, si
       false, req);
 }
 
+gyre_status gyre_all_reduce_weighted(gyre_comm *comm, const void *in, void *out, size_t count,
+                                     gyre_dtype type, gyre_op op, double weight, double *total) {
+  return run(comm, (struct gy_call){.coll = GY_ALL_REDUCE_WEIGHTED,
+                                    .dtype = type,
+                                    .op = op,
+                                    .in = in,
+                                    .out = out,
+                                    .count = count,
+                                    .weight = weight,
+                                    .total = total});
+}
+
+gyre_status gyre_all_reduce_weighted_async(gyre_comm *comm, const void *in, void *out, size_t count,
+                                           gyre_dtype type, gyre_op op, double weight,
+                                           double *total, gyre_request **req) {
+  return post(comm,
+              (struct gy_call){.coll = GY_ALL_REDUCE_WEIGHTED,
+                               .dtype = type,
+                               .op = op,
+                               .in = in,
+                               .out = out,
+                               .count = count,
+                               .weight = weight,
+                               .total = total},
+              false, req);
+}
+
 gyre_status gyre_reduce_scatter(gyre_comm *comm, const void *in, void *out, size_t count,
                                 gyre_dtype type, gyre_op op) {
   return run(

@@ -6,6 +6,7 @@
 #include "arguments.h"
 
 #include <stdlib.h>
+#include "weights.h"
 
 struct extent { /* what of a buffer the call touches on this rank; bytes 0: nothing */
   const char *at;
@@ -162,7 +163,8 @@ static struct extent extent_of(const gyre_comm *comm, const struct gy_call *call
   size_t own = own_count(comm, call) * gyre_dtype_size(call->dtype);
   struct extent e = {base_of(call, buf), own};
   enum gy_share share = share_of(comm, call, buf);
-  if (share == GY_NOTHING || (!e.at && buf == GY_OUT && may_leave_out_away(comm, call)))
+  bool unread = buf == GY_IN && gy_coll_traits(call->coll)->weighted && call->weight == 0;
+  if (share == GY_NOTHING || unread || (!e.at && buf == GY_OUT && may_leave_out_away(comm, call)))
     e.bytes = 0;
   if (share != GY_ALL) return e;
   if (gy_coll_traits(call->coll)->layout == GY_BLOCK) e.bytes = own * (size_t)comm->core.nranks;
@@ -202,6 +204,10 @@ gyre_status gy_check_call(const gyre_comm *comm, const struct gy_call *call) {
     return gy_fail(GYRE_ERR_ARG, "gyre_%s: root %d: must be from 0 to %d", name, call->root,
                    comm->core.nranks - 1);
   }
+  if (traits->weighted && gy_weight_check(name, call->dtype, call->op, call->weight))
+    return GYRE_ERR_ARG;
+  if (traits->weighted && !call->total)
+    return gy_fail(GYRE_ERR_ARG, "gyre_%s: the total is NULL", name);
   size_t blocks = traits->layout == GY_BLOCK ? (size_t)comm->core.nranks : 1;
   size_t limit = PTRDIFF_MAX / blocks;
   if (__builtin_mul_overflow(call->count, esize, &block) || block > limit) {

@@ -119,6 +119,10 @@ const struct gy_algo gy_all_reduce_double_tree = {.name = "double_tree",
                                                   .coll = GY_ALL_REDUCE,
                                                   .build = all_reduce_build,
                                                   .cost_us = all_reduce_cost};
+const struct gy_algo gy_all_reduce_weighted_double_tree = {.name = "double_tree",
+                                                           .coll = GY_ALL_REDUCE_WEIGHTED,
+                                                           .build = all_reduce_build,
+                                                           .cost_us = all_reduce_cost};
 
 /* ----------------------------------------------------------------------------- broadcast --- */
 

@@ -104,3 +104,8 @@ const struct gy_algo gy_all_reduce_recursive_doubling = {.name = "recursive_doub
                                                          .build = build,
                                                          .cost_us = cost,
                                                          .ordered = true};
+const struct gy_algo gy_all_reduce_weighted_recursive_doubling = {.name = "recursive_doubling",
+                                                                  .coll = GY_ALL_REDUCE_WEIGHTED,
+                                                                  .build = build,
+                                                                  .cost_us = cost,
+                                                                  .ordered = true};

@@ -44,6 +44,12 @@ static double all_reduce_cost(const struct gy_key *key, size_t bytes, const stru
 
 const struct gy_algo gy_all_reduce_ring = {
     .name = "ring", .coll = GY_ALL_REDUCE, .build = all_reduce_build, .cost_us = all_reduce_cost};
+/* A program has fewer than 2^16 instructions. */
+const struct gy_algo gy_all_reduce_weighted_ring = {.name = "ring",
+                                                    .coll = GY_ALL_REDUCE_WEIGHTED,
+                                                    .max_ranks = 8192,
+                                                    .build = all_reduce_build,
+                                                    .cost_us = all_reduce_cost};
 
 /* As above, but block r must be complete on rank r, so the dance starts one block earlier; and
  * as IN may not be written, sums on their way stand in two scratch slots in turn. All steps

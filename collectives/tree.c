@@ -50,3 +50,5 @@ static double cost(const struct gy_key *key, size_t bytes, const struct gy_cost 
 
 const struct gy_algo gy_all_reduce_tree = {
     .name = "tree", .coll = GY_ALL_REDUCE, .build = build, .cost_us = cost};
+const struct gy_algo gy_all_reduce_weighted_tree = {
+    .name = "tree", .coll = GY_ALL_REDUCE_WEIGHTED, .build = build, .cost_us = cost};

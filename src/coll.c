@@ -46,6 +46,8 @@ static const struct gy_coll_traits traits[GY_COLL_COUNT] = {
                      .share = {EVERYWHERE(GY_OWN_BLOCK), ROOT_ONLY(GY_ALL)}},
     [GY_SCATTER_V] = {"scatter_v", GY_VARY, .rooted = true, .has_data = true,
                       .share = {ROOT_ONLY(GY_ALL), EVERYWHERE(GY_OWN_BLOCK)}},
+    [GY_ALL_REDUCE_WEIGHTED] = {"all_reduce_weighted", GY_SPLIT, .reduces = true, .weighted = true,
+                                .has_data = true, .share = {EVERYWHERE(GY_ALL), EVERYWHERE(GY_ALL)}},
 };
 
 const struct gy_coll_traits *gy_coll_traits(unsigned coll) {

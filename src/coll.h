@@ -29,6 +29,7 @@ enum gy_coll {
   GY_ALL_TO_ALL_V,
   GY_GATHER_V,
   GY_SCATTER_V,
+  GY_ALL_REDUCE_WEIGHTED,
   GY_COLL_COUNT
 };
 
@@ -49,6 +50,7 @@ struct gy_coll_traits {
   const char *name; /* "all_reduce" */
   uint8_t layout;   /* enum gy_layout */
   bool reduces;     /* takes an operator */
+  bool weighted;    /* each rank gives a weight, see weights.h */
   bool rooted;
   bool has_data; /* false: a barrier, whose programs name buffers that nobody has */
   uint8_t share[2][2]; /* enum gy_share of [GY_IN or GY_OUT], [elsewhere, on the root]; without a root both are equal */

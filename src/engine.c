@@ -18,6 +18,7 @@
 #include "message.h"
 #include "select.h"
 #include "trace.h"
+#include "weights.h"
 
 #define PLANS_MAX 64            /* programs kept */
 #define CHOICES 64              /* remembered choices of algorithm */
@@ -78,6 +79,11 @@ struct gy_run { /* one operation in flight */
   char *out, *tmp;
   size_t tmp_capacity, tmp_slot;
   struct gy_reducer reducer;
+  struct weights {
+    struct gy_reducer reducer;
+    double own, *out, *tmp; /* own: of all chunks of IN; of each chunk of OUT, of each scratch slot */
+    double *total;          /* the caller's; NULL: the collective has no weights */
+  } weights;
   struct gy_operator *created; /* a reference; NULL: built in */
   char *prepared;              /* what stands for the input; NULL: nothing does */
   uint32_t left;               /* instructions that are not finished */
@@ -188,7 +194,28 @@ const char *gy_descriptor_text(const struct gy_descriptor *d, char *out, size_t 
 
 /* ----------------------------------------------------------------------------- addresses --- */
 
+static bool is_weight(const struct gy_run *r, struct gy_ref ref) {
+  return gy_is_weight(ref, r->prog->n_chunk);
+}
+
+static double *weight_at(const struct gy_run *r, struct gy_ref ref) {
+  switch (ref.buf) {
+    case GY_IN: return (double *)(uintptr_t)&r->weights.own;
+    case GY_OUT: return &r->weights.out[ref.chunk];
+    default: return &r->weights.tmp[ref.chunk];
+  }
+}
+
+static const struct gy_reducer *reducer_of(const struct gy_run *r, struct gy_ref ref) {
+  return is_weight(r, ref) ? &r->weights.reducer : &r->reducer;
+}
+
+static size_t element_bytes(const struct gy_run *r, struct gy_ref ref) {
+  return is_weight(r, ref) ? sizeof(double) : r->geo.esize;
+}
+
 static char *slice_address(const struct gy_run *r, struct gy_ref ref, uint32_t slice) {
+  if (is_weight(r, ref)) return (char *)weight_at(r, ref);
   size_t at = (size_t)slice * r->geo.slice_bytes;
   switch (ref.buf) {
     case GY_IN: return (char *)(uintptr_t)r->in + gy_chunk_offset(&r->geo, ref.buf, ref.chunk) + at;
@@ -327,22 +354,23 @@ static struct flow *flow_of(struct gy_engine *e, const struct gy_queue *q) {
 static void post(struct gy_engine *e, struct flow *f, struct gy_run *r, uint16_t index,
                  uint32_t slice) {
   const struct gy_insn *i = &r->prog->insn[index];
-  uint16_t range = f->recv ? i->dst.range : i->src.range;
+  struct gy_ref end = f->recv ? i->dst : i->src;
   struct slot *slot = &f->ring[f->next_index % e->window];
   struct gy_xfer *x = &slot->xfer;
   slot->call = r->call;
-  if (r->geo.layout == GY_VARY) slot->call.count = r->geo.blocks.length[range];
-  *x = (struct gy_xfer){.bytes = gy_slice_bytes(&r->geo, range, slice),
-                        .esize = (uint8_t)r->geo.esize,
+  if (r->geo.layout == GY_VARY) slot->call.count = r->geo.blocks.length[end.range];
+  *x = (struct gy_xfer){.bytes = gy_slice_bytes(&r->geo, end.range, slice),
+                        .esize = (uint8_t)element_bytes(r, end),
+                        .more = !f->recv && is_weight(r, end),
                         .index = f->next_index++,
                         .insn = index,
                         .slice = slice,
                         .call = &slot->call,
                         .run = r};
-  x->addr = slice_address(r, f->recv ? i->dst : i->src, slice);
+  x->addr = slice_address(r, end, slice);
   if (i->op == GY_RECV_REDUCE) {
     x->operand = slice_address(r, i->src, slice);
-    x->reducer = &r->reducer;
+    x->reducer = reducer_of(r, i->dst);
     x->swap = i->dst.flags & GY_REF_SWAP;
     x->completes = i->dst.flags & GY_REF_FINISH;
   }
@@ -384,13 +412,16 @@ static void run_local_slice(struct gy_run *r, const struct gy_insn *i, uint32_t 
     gy_reducer_identity(&r->reducer, dst, bytes / r->geo.esize);
     return;
   }
+  size_t count = bytes / element_bytes(r, i->dst);
+  bool finish = i->dst.flags & GY_REF_FINISH;
   if (i->op == GY_COPY) {
     if (dst != src) gy_copy(dst, src, bytes);
+    if (finish && r->weights.total)
+      gy_weight_finish(dst, count, r->reducer.type, (gyre_op)r->call.op, *weight_at(r, i->dst));
     return;
   }
   bool swap = i->dst.flags & GY_REF_SWAP;
-  gy_reduce(&r->reducer, dst, swap ? src : dst, swap ? dst : src, bytes / r->geo.esize,
-            i->dst.flags & GY_REF_FINISH);
+  gy_reduce(reducer_of(r, i->dst), dst, swap ? src : dst, swap ? dst : src, count, finish);
 }
 
 static void run_local(struct gy_engine *e, struct gy_run *r) {
@@ -453,6 +484,7 @@ static void run_complete(struct gy_engine *e, struct gy_run *r, gyre_status stat
   gyre_request *req = r->req;
   gy_trace_finish(trace_of(e, r), r->record, status, r->bytes_in, r->bytes_out);
   if (!is_message(&r->call)) *(status ? &e->failures : &e->completed) += 1;
+  if (!status && r->weights.total) *r->weights.total = r->weights.out[0];
   gy_loop_busy(e->cfg.loop, -1);
   run_retire(e, r);
   gy_request_complete(req, status, text);
@@ -703,6 +735,10 @@ gyre_status gy_engine_install(struct gy_engine *e, const struct gy_algo *algo,
   return plan ? GYRE_OK : GYRE_ERR_NOMEM;
 }
 
+static bool has_weights(unsigned coll) {
+  return coll != GY_MESSAGE && gy_coll_traits(coll)->weighted;
+}
+
 static struct gy_run *run_alloc(struct gy_engine *e, struct plan *plan) {
   struct gy_run *r = plan->idle;
   if (r) {
@@ -711,15 +747,18 @@ static struct gy_run *run_alloc(struct gy_engine *e, struct plan *plan) {
   }
   const struct gy_program *p = plan->program;
   size_t n = p->layout == GY_VARY ? (size_t)plan->key.nranks : 0,
-         lengths = p->layout == GY_VARY ? p->n_chunk : 0;
-  r = calloc(1, sizeof *r + p->n_queue * sizeof(struct cursor) +
+         lengths = p->layout == GY_VARY ? p->n_chunk : 0,
+         weights = has_weights(plan->key.coll) ? (size_t)p->n_chunk + p->n_tmp : 0;
+  r = calloc(1, sizeof *r + p->n_queue * sizeof(struct cursor) + weights * sizeof(double) +
                     (lengths + 2 * n) * sizeof(size_t) + 3 * (size_t)p->n_insn * sizeof(uint32_t));
   if (!r) return NULL;
   r->engine = e;
   r->plan = plan;
   r->prog = p;
   r->cursor = (struct cursor *)(void *)(r + 1);
-  r->length = (size_t *)(void *)(r->cursor + p->n_queue);
+  r->weights.out = (double *)(void *)(r->cursor + p->n_queue);
+  r->weights.tmp = r->weights.out + p->n_chunk;
+  r->length = (size_t *)(void *)(r->weights.out + weights);
   r->place[GY_IN] = r->length + lengths;
   r->place[GY_OUT] = r->place[GY_IN] + n;
   r->done = (uint32_t *)(void *)(r->place[GY_OUT] + n);
@@ -796,6 +835,12 @@ static void run_fill(struct gy_engine *e, struct gy_run *r, const struct gy_call
   r->in = call->in;
   r->out = call->out;
   r->reducer = gy_reducer_of(call->dtype, call->op, call->created, e->core->nranks);
+  r->weights.total = call->total;
+  if (call->total) {
+    r->reducer = gy_reducer_of(call->dtype, GYRE_SUM, NULL, e->core->nranks);
+    r->weights.reducer = gy_reducer_of(GYRE_F64, GYRE_SUM, NULL, e->core->nranks);
+    r->weights.own = call->weight;
+  }
   r->left = p->n_insn;
   r->bytes_in = r->bytes_out = 0;
   for (uint16_t i = 0; i < p->n_insn; i++) {
@@ -888,7 +933,11 @@ static void prepare_input(struct gy_run *r, const char *in) {
   char *to = (char *)(uintptr_t)r->in;
   for (unsigned c = 0; c < r->prog->n_chunk; c++) {
     size_t bytes = gy_chunk_bytes(&r->geo, c), at = gy_chunk_offset(&r->geo, GY_IN, c);
-    if (bytes) gy_reducer_prepare(&r->reducer, to + at, in + at, bytes / r->geo.esize);
+    if (!bytes) continue;
+    if (r->weights.total)
+      gy_weight_apply(to + at, in ? in + at : NULL, bytes / r->geo.esize, r->reducer.type,
+                      r->weights.own);
+    else gy_reducer_prepare(&r->reducer, to + at, in + at, bytes / r->geo.esize);
   }
 }
 
@@ -958,8 +1007,9 @@ gyre_status gy_engine_post(struct gy_engine *e, const struct gy_call *call, bool
                            gyre_request **req) {
   struct gy_run *r = NULL;
   bool single = e->core->nranks == 1 || gy_coll_is_scan(call->coll);
-  bool prepares = call->coll != GY_MESSAGE && gy_coll_traits(call->coll)->reduces &&
-                  gy_operator_prepares(call->op, call->created, single);
+  bool prepares =
+      has_weights(call->coll) || (call->coll != GY_MESSAGE && gy_coll_traits(call->coll)->reduces &&
+                                  gy_operator_prepares(call->op, call->created, single));
   pthread_mutex_lock(&e->post_lock);
   gyre_status st = run_prepare(e, call, prepares, &r);
   if (st == GYRE_OK && prepares) st = prepare(e, r, call);

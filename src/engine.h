@@ -32,6 +32,8 @@ struct gy_call {     /* one operation as its caller states it, arguments already
   const size_t *counts[2];
   const size_t *displs[2];     /* in elements; NULL: one block right behind the other */
   struct gy_operator *created; /* of op, or NULL */
+  double weight;               /* of a weighted collective: this rank's; */
+  double *total;               /* where the sum of all goes on success */
 };
 
 /* A descriptor's count where ranks do not pass the same; then each message has its own. */

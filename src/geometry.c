@@ -39,6 +39,7 @@ size_t gy_chunk_offset(const struct gy_geometry *g, unsigned buf, unsigned chunk
 }
 
 size_t gy_chunk_bytes(const struct gy_geometry *g, unsigned range) {
+  if (range >= g->n_chunk) return sizeof(double); /* a weight */
   if (g->layout == GY_VARY) return g->blocks.length[range] * g->esize;
   if (g->layout == GY_BLOCK) return g->count * g->esize;
   return (chunk_start(g, range + 1) - chunk_start(g, range)) * g->esize;

@@ -30,7 +30,8 @@ struct gy_geometry {
 /* A whole number of 64-byte lines per chunk, so later chunks may be short or empty. */
 void gy_geometry_init(struct gy_geometry *g, const struct gy_program *p, size_t count, size_t esize,
                       size_t slice_bytes);
-/* Byte offset of a chunk of GY_IN or GY_OUT, and bytes of a chunk's length. */
+/* Byte offset of a chunk of GY_IN or GY_OUT, and bytes of a chunk's length; ranges from n_chunk on are
+ * weights (weights.h). */
 size_t gy_chunk_offset(const struct gy_geometry *g, unsigned buf, unsigned chunk);
 size_t gy_chunk_bytes(const struct gy_geometry *g, unsigned range);
 size_t gy_longest_bytes(const struct gy_geometry *g);

@@ -86,21 +86,23 @@ static int reverse_order_of_integers(int64_t a, int64_t b) { return order_of_int
     }                                                                         \
   }
 
+#define GY_SCALAR_BY(name, T, C, widen, narrow, VALUE) \
+  static GY_SCALAR_OF(name, T, C, double, factor, widen, narrow, VALUE)
+
 #define GY_PLAIN(v) (v)
 
 /* c: C's name in the functions above. scale_* is given its one operand twice and ignores y. */
-#define GY_FLOAT_SCALARS(type, T, C, c, widen, narrow)                                           \
-  GY_SCALAR(sum_whole_##type, T, C, widen, narrow, x + y)                                        \
-  GY_SCALAR(sum_divided_##type, T, C, widen, narrow, (x + y) / (C)divisor)                       \
-  GY_SCALAR(prod_##type, T, C, widen, narrow, x *y)                                              \
-  GY_SCALAR(min_##type, T, C, widen, narrow, min_of_##c(x, y))                                   \
-  GY_SCALAR(max_##type, T, C, widen, narrow, max_of_##c(x, y))                                   \
-  GY_SCALAR(scale_##type, T, C, widen, narrow, ((void)y, x / (C)divisor))                        \
-  static GY_SCALAR_OF(multiply_##type, T, C, double, factor, widen, narrow,                      \
-                      ((void)y, x * (C)factor)) static void sum_##type(void *dst, const void *a, \
-                                                                       const void *b, size_t n,  \
-                                                                       uint32_t divisor) {       \
-    (divisor > 1 ? sum_divided_##type : sum_whole_##type)(dst, a, b, n, divisor);                \
+#define GY_FLOAT_SCALARS(type, T, C, c, widen, narrow)                                          \
+  GY_SCALAR(sum_whole_##type, T, C, widen, narrow, x + y)                                       \
+  GY_SCALAR(sum_divided_##type, T, C, widen, narrow, (x + y) / (C)divisor)                      \
+  GY_SCALAR(prod_##type, T, C, widen, narrow, x *y)                                             \
+  GY_SCALAR(min_##type, T, C, widen, narrow, min_of_##c(x, y))                                  \
+  GY_SCALAR(max_##type, T, C, widen, narrow, max_of_##c(x, y))                                  \
+  GY_SCALAR(scale_##type, T, C, widen, narrow, ((void)y, x / (C)divisor))                       \
+  GY_SCALAR_BY(multiply_##type, T, C, widen, narrow, ((void)y, x * (C)factor))                  \
+  GY_SCALAR_BY(divide_##type, T, C, widen, narrow, ((void)y, (C)((double)x / factor)))          \
+  static void sum_##type(void *dst, const void *a, const void *b, size_t n, uint32_t divisor) { \
+    (divisor > 1 ? sum_divided_##type : sum_whole_##type)(dst, a, b, n, divisor);               \
   }
 
 GY_FLOAT_SCALARS(f32, float, float, f32, GY_PLAIN, GY_PLAIN)
@@ -203,6 +205,17 @@ void gy_scale(void *dst, const void *src, size_t count, gyre_dtype type, uint32_
   } else {
     gy_copy(dst, src, count * gyre_dtype_size(type));
   }
+}
+
+static const gy_multiply_fn divide[GYRE_DTYPE_COUNT] = {
+    [GYRE_F32] = divide_f32,
+    [GYRE_F64] = divide_f64,
+    [GYRE_F16] = divide_f16,
+    [GYRE_BF16] = divide_bf16,
+};
+
+void gy_divide(void *data, size_t count, gyre_dtype type, double divisor) {
+  divide[type](data, data, data, count, divisor);
 }
 
 /* -------------------------------------------------------------------------------- choice --- */

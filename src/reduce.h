@@ -47,6 +47,10 @@ void gy_reduce_identity(void *dst, size_t count, gyre_dtype type, gyre_op op);
  * halves), the product to the element. dst may be src. */
 void gy_multiply(void *dst, const void *src, size_t count, gyre_dtype type, double factor);
 
+/* Floating-point types only: data[i] = data[i] / divisor, the quotient taken in f64 and rounded to the
+ * type (of the halves: to f32 first). */
+void gy_divide(void *data, size_t count, gyre_dtype type, double divisor);
+
 /* Bulk copy, by vector loads and stores where these beat memcpy's `rep movsb`: that is slow to
  * start, and slow, on some CPUs many times, where (dst - src) mod 4096 is small. The areas must not
  * overlap, unless dst == src. */

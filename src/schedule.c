@@ -229,22 +229,31 @@ static unsigned chunks_of(const struct gy_builder *b, unsigned buf) {
   return gy_buffer_chunks(&b->key, buf, b->n_chunk);
 }
 
+static bool weighted(const struct gy_builder *b) { return gy_coll_traits(b->key.coll)->weighted; }
+
 static bool same_length(const struct gy_builder *b, unsigned range_a, unsigned range_b) {
   return b->layout == GY_BLOCK || range_a == range_b;
 }
 
 static void check_ref(struct gy_builder *b, unsigned i, const char *side, struct gy_ref r) {
   static const char *const names[] = {"IN", "OUT", "TMP"};
-  if (r.range >= b->n_chunk)
+  unsigned weight = weighted(b) && gy_is_weight(r, b->n_chunk) ? b->n_chunk : 0;
+  if (r.range - weight >= b->n_chunk)
     fail(b, GYRE_ERR_ARG, "insn %u: %s is as long as chunk %u, of %u", i, side, r.range, b->n_chunk);
   else if (r.buf != GY_TMP && r.chunk >= chunks_of(b, r.buf))
     fail(b, GYRE_ERR_ARG, "insn %u: %s is %s[%u], but this rank's %s has %u chunks", i, side,
          names[r.buf], r.chunk, names[r.buf], chunks_of(b, r.buf));
-  else if (r.buf != GY_TMP && !same_length(b, gy_chunk_range(&b->key, r.buf, r.chunk), r.range))
+  else if (r.buf != GY_TMP &&
+           !same_length(b, gy_chunk_range(&b->key, r.buf, r.chunk) + weight, r.range))
     fail(b, GYRE_ERR_ARG, "insn %u: %s is %s[%u] with the length of chunk %u", i, side,
          names[r.buf], r.chunk, r.range);
   else if (r.buf == GY_TMP && r.chunk == UINT16_MAX)
     fail(b, GYRE_ERR_ARG, "insn %u: %s is scratch slot %u", i, side, r.chunk);
+}
+
+static bool finishes_in_place(const struct gy_builder *b, const struct gy_insn *x) {
+  return x->op == GY_COPY && x->src.buf == x->dst.buf && x->src.chunk == x->dst.chunk &&
+         !gy_is_weight(x->dst, b->n_chunk);
 }
 
 static void check_flags(struct gy_builder *b, unsigned i, const struct gy_insn *x) {
@@ -254,6 +263,8 @@ static void check_flags(struct gy_builder *b, unsigned i, const struct gy_insn *
     fail(b, GYRE_ERR_ARG, "insn %u: SWAP on an instruction that combines nothing", i);
   else if ((x->dst.flags & GY_REF_FINISH) != 0 && (message_only || !gy_coll_finishes(b->key.coll)))
     fail(b, GYRE_ERR_ARG, "insn %u: FINISH where no reduction ends", i);
+  else if ((x->dst.flags & GY_REF_FINISH) != 0 && weighted(b) && !finishes_in_place(b, x))
+    fail(b, GYRE_ERR_ARG, "insn %u: FINISH by weight on other than a copy of a place onto itself", i);
   else if ((x->dst.flags & GY_REF_IDENTITY) != 0 &&
            (x->op != GY_COPY || b->key.coll != GY_EXCLUSIVE_SCAN))
     fail(b, GYRE_ERR_ARG, "insn %u: IDENTITY where none is wanted", i);
@@ -394,7 +405,8 @@ void gy_program_free(struct gy_program *p) { free(p); }
 static void print_ref(const struct gy_program *p, struct gy_ref r, FILE *to) {
   static const char *const names[] = {"IN", "OUT", "TMP"};
   fprintf(to, "%s[%u]", names[r.buf], r.chunk);
-  if (r.buf == GY_TMP && p->layout != GY_BLOCK && p->n_chunk > 1) fprintf(to, "#%u", r.range);
+  if (gy_is_weight(r, p->n_chunk)) fputs(".weight", to);
+  else if (r.buf == GY_TMP && p->layout != GY_BLOCK && p->n_chunk > 1) fprintf(to, "#%u", r.range);
 }
 
 /* "OUT[1] = IN[1] + incoming", the left operand left. `right` NULL: the reference itself. */

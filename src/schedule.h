@@ -38,8 +38,18 @@ struct gy_ref {
   uint8_t flags;  /* GY_REF_* */
   uint16_t chunk; /* which chunk of the buffer; for GY_TMP which scratch slot */
   uint16_t range; /* the chunk whose LENGTH this transfer has (differs from `chunk` only for GY_TMP, and
-                     where a buffer holds this rank's own block alone) */
+                     where a buffer holds this rank's own block alone); n_chunk + c: the weight of chunk c
+                     (weights.h) */
 };
+
+/* Whether a reference is to the weight of the chunk or scratch slot that it names, and the one to
+ * that weight. */
+static inline bool gy_is_weight(struct gy_ref r, unsigned n_chunk) { return r.range >= n_chunk; }
+static inline struct gy_ref gy_weight_of(struct gy_ref r, unsigned n_chunk) {
+  r.flags &= (uint8_t)~GY_REF_FINISH;
+  r.range = (uint16_t)(r.range + n_chunk);
+  return r;
+}
 
 #define GY_NODEP UINT16_MAX
 /* Values of dep_lag. Slice s may start once done[dep] > s, counting a finished instruction as done

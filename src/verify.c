@@ -94,7 +94,7 @@ static struct value expected(const struct model *m, const struct gy_key *key, ui
   if (gy_coll_is_scan(key->coll)) return expected_prefix(key, chunk, slice);
   v.parts = m->sums[source * m->chunk_slices + slice];
   v.count = (uint32_t)m->n;
-  v.finished = 1;
+  v.finished = chunk < m->members[0].p->n_chunk;
   return v;
 }
 
@@ -121,9 +121,15 @@ static const char *describe_difference(const struct model *m, const struct gy_ke
   return out;
 }
 
+/* A chunk of OUT; from n_chunk on, its weight. */
+static struct gy_ref out_ref(const struct model *m, uint32_t chunk) {
+  unsigned n_chunk = m->members[0].p->n_chunk;
+  return chunk < n_chunk ? gy_out(chunk) : gy_out_as(chunk - n_chunk, chunk);
+}
+
 static void check_slice(struct model *m, int rank, uint32_t chunk, uint32_t slice) {
   const struct gy_key *key = m->members[rank].key;
-  struct value got = gy_model_cell(m, rank, gy_out(chunk), slice)->value,
+  struct value got = gy_model_cell(m, rank, out_ref(m, chunk), slice)->value,
                want = expected(m, key, chunk, slice);
   char text[128];
   if (!got.defined || got.parts != want.parts || got.count != want.count ||
@@ -133,8 +139,8 @@ static void check_slice(struct model *m, int rank, uint32_t chunk, uint32_t slic
   else if ((key->ordered || gy_coll_is_scan(key->coll)) && !got.ordered)
     m->status = gy_fail(GYRE_ERR_INTERNAL, "rank %d OUT[%u] slice %u: not combined in rank order",
                         rank, chunk, slice);
-  else if (key->coll == GY_ALL_REDUCE &&
-           got.shape != gy_model_cell(m, 0, gy_out(chunk), slice)->value.shape)
+  else if ((key->coll == GY_ALL_REDUCE || key->coll == GY_ALL_REDUCE_WEIGHTED) &&
+           got.shape != gy_model_cell(m, 0, out_ref(m, chunk), slice)->value.shape)
     m->status = gy_fail(GYRE_ERR_INTERNAL,
                         "rank %d OUT[%u] slice %u: combined in another order than on rank 0", rank,
                         chunk, slice);
@@ -149,6 +155,8 @@ static void check_results(struct model *m) {
       uint32_t slices = gy_chunk_slices(g, gy_chunk_range(key, GY_OUT, c));
       for (uint32_t s = 0; s < slices && m->status == GYRE_OK; s++) check_slice(m, rank, c, s);
     }
+    for (uint32_t c = g->n_chunk; c < gy_model_ranges(m) && m->status == GYRE_OK; c++)
+      check_slice(m, rank, c, 0);
   }
 }
 
@@ -239,6 +247,8 @@ static void note_unit(struct model *m, int rank, const struct before *b, struct 
   uint32_t src = gy_model_cell_index(m, r, x->src, gy_model_slice(r, unit)),
            dst = gy_model_cell_index(m, r, x->dst, gy_model_slice(r, unit));
   bool identity = (x->dst.flags & GY_REF_IDENTITY) != 0;
+  if (gy_model_divides(m, x)) /* a place onto itself: what has written that is looked at below */
+    src = gy_model_cell_index(m, r, gy_weight_of(x->dst, r->p->n_chunk), 0);
   if (x->op == GY_COPY && src == dst && !identity && (x->dst.flags & GY_REF_FINISH) == 0) return;
   if (x->op != GY_RECV && !identity) note_read(m, rank, b, u, unit, src);
   if (x->op == GY_LOCAL_REDUCE)

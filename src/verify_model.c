@@ -67,10 +67,27 @@ static uint32_t scratch_slices(const struct model *m, const struct gy_program *p
   return p->tmp_whole ? m->chunk_slices : m->options.window;
 }
 
+uint32_t gy_model_ranges(const struct model *m) {
+  uint32_t n_chunk = m->members[0].p->n_chunk;
+  return gy_coll_traits(m->members[0].key->coll)->weighted ? 2 * n_chunk : n_chunk;
+}
+
+bool gy_model_divides(const struct model *m, const struct gy_insn *x) {
+  return (x->dst.flags & GY_REF_FINISH) != 0 && gy_coll_traits(m->members[0].key->coll)->weighted;
+}
+
+/* Weights lie behind all else, those of IN and of OUT apart also in place. */
+static uint32_t weight_index(const struct member *r, struct gy_ref name) {
+  uint32_t n_chunk = r->p->n_chunk;
+  return name.chunk + (name.buf == GY_IN ? 0 : name.buf == GY_OUT ? n_chunk : 2 * n_chunk);
+}
+
 uint32_t gy_model_cell_index(const struct model *m, const struct member *r, struct gy_ref name,
                              uint32_t slice) {
   struct gy_ref ref = resolve(r->key, name);
   uint32_t user = r->p->n_chunk * m->chunk_slices, scratch = scratch_slices(m, r->p);
+  if (gy_is_weight(name, r->p->n_chunk))
+    return 2 * user + r->p->n_tmp * scratch + weight_index(r, name);
   switch (ref.buf) {
     case GY_IN: return ref.chunk * m->chunk_slices + slice;
     case GY_OUT: return user + ref.chunk * m->chunk_slices + slice;
@@ -87,21 +104,26 @@ uint64_t gy_model_fingerprint(int rank, uint32_t chunk, uint32_t slice) {
   return gy_model_mix(gy_model_mix(gy_model_mix((uint64_t)rank + 1) + chunk) + slice);
 }
 
+static void fill_cell(struct model *m, int rank, struct gy_ref ref, uint32_t slice) {
+  uint64_t print = gy_model_fingerprint(rank, ref.range, slice);
+  gy_model_cell(m, rank, ref, slice)->value = (struct value){.parts = print,
+                                                             .shape = print,
+                                                             .count = 1,
+                                                             .defined = 1,
+                                                             .first = rank,
+                                                             .last = rank,
+                                                             .ordered = true};
+}
+
 static void fill_input(struct model *m, int rank) {
   struct member *r = &m->members[rank];
   memset(r->cells, 0, r->n_cell * sizeof *r->cells);
   uint32_t chunks = gy_buffer_chunks(r->key, GY_IN, r->p->n_chunk);
   for (uint32_t c = 0; c < chunks; c++)
-    for (uint32_t s = 0; s < gy_chunk_slices(&r->geometry, gy_chunk_range(r->key, GY_IN, c)); s++) {
-      uint64_t print = gy_model_fingerprint(rank, c, s);
-      gy_model_cell(m, rank, gy_in(c), s)->value = (struct value){.parts = print,
-                                                                  .shape = print,
-                                                                  .count = 1,
-                                                                  .defined = 1,
-                                                                  .first = rank,
-                                                                  .last = rank,
-                                                                  .ordered = true};
-    }
+    for (uint32_t s = 0; s < gy_chunk_slices(&r->geometry, gy_chunk_range(r->key, GY_IN, c)); s++)
+      fill_cell(m, rank, gy_in(c), s);
+  for (uint32_t c = r->p->n_chunk; c < gy_model_ranges(m); c++)
+    fill_cell(m, rank, gy_in_as(c - r->p->n_chunk, c), 0);
 }
 
 static void store(struct cell *cell, struct value value) {
@@ -136,6 +158,7 @@ static bool lay_out_member(struct model *m, int rank) {
   }
   r->n_unit = r->base[n];
   r->n_cell = 2 * r->p->n_chunk * m->chunk_slices + r->p->n_tmp * scratch_slices(m, r->p);
+  if (gy_model_ranges(m) > r->p->n_chunk) r->n_cell += 2u * r->p->n_chunk + r->p->n_tmp;
   r->insn = gy_model_take(m, r->n_unit, sizeof *r->insn);
   r->previous = gy_model_take(m, r->n_unit, sizeof *r->previous);
   r->version = gy_model_take(m, r->n_unit, sizeof *r->version);
@@ -294,7 +317,8 @@ void gy_model_set_up(struct model *m, const struct gy_program *const *programs,
   m->members = gy_model_take(m, (size_t)m->n, sizeof *m->members);
   for (int rank = 0; rank < m->n && m->status == GYRE_OK; rank++)
     m->members[rank] = (struct member){.p = programs[rank], .key = &keys[rank], .geometry = all};
-  m->sums = gy_model_take(m, (size_t)programs[0]->n_chunk * m->chunk_slices, sizeof *m->sums);
+  uint32_t sums = m->status == GYRE_OK ? gy_model_ranges(m) * m->chunk_slices : 0;
+  m->sums = gy_model_take(m, sums, sizeof *m->sums);
   for (int rank = 0; rank < m->n && m->status == GYRE_OK; rank++) {
     if (programs[rank]->n_chunk != programs[0]->n_chunk ||
         programs[rank]->layout != programs[0]->layout)
@@ -305,7 +329,7 @@ void gy_model_set_up(struct model *m, const struct gy_program *const *programs,
   }
   if (m->status == GYRE_OK) connect_ranks(m);
   if (m->status != GYRE_OK) return;
-  for (uint32_t i = 0; i < programs[0]->n_chunk * m->chunk_slices; i++)
+  for (uint32_t i = 0; i < sums; i++)
     for (int rank = 0; rank < m->n; rank++)
       m->sums[i] += gy_model_fingerprint(rank, i / m->chunk_slices, i % m->chunk_slices);
   uint32_t messages = 0;
@@ -352,8 +376,18 @@ static struct value read_cell(struct model *m, int rank, uint32_t unit, struct g
   return v;
 }
 
+static void check_total(struct model *m, int rank, uint32_t unit, struct gy_ref data) {
+  struct gy_ref ref = gy_weight_of(data, m->members[rank].p->n_chunk);
+  const struct value *weight = &gy_model_cell(m, rank, ref, 0)->value;
+  if (!weight->defined || weight->count != (uint32_t)m->n ||
+      weight->parts != m->sums[ref.range * m->chunk_slices])
+    gy_model_wrong(m, rank, unit, "FINISH with %u of %d weights", weight->count, m->n);
+}
+
 static struct value finish(struct model *m, int rank, uint32_t unit, struct value v) {
-  if ((gy_model_insn(&m->members[rank], unit)->dst.flags & GY_REF_FINISH) == 0) return v;
+  const struct gy_insn *x = gy_model_insn(&m->members[rank], unit);
+  if ((x->dst.flags & GY_REF_FINISH) == 0) return v;
+  if (gy_model_divides(m, x)) check_total(m, rank, unit, x->dst);
   if (v.count != (uint32_t)m->n)
     gy_model_wrong(m, rank, unit, "FINISH with %u of %d contributions", v.count, m->n);
   v.finished++;

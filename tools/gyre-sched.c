@@ -62,7 +62,7 @@ static void print_usage(void) {
   const struct gy_algo *const *all = gy_algorithms(&n);
   fputs(usage, stdout);
   for (unsigned coll = 0; coll < GY_COLL_COUNT; coll++) {
-    printf("  %-16s", gy_coll_name(coll));
+    printf("  %-20s", gy_coll_name(coll));
     for (size_t i = 0; i < n; i++)
       if (all[i]->coll == coll) printf(" %s", all[i]->name);
     putchar('\n');
@@ -283,7 +283,7 @@ static int verify_algo(const struct gy_algo *algo, const struct arguments *a) {
       printf("%s %s, %llu ranks: ok\n", gy_coll_name(algo->coll), algo->name,
              (unsigned long long)nranks);
   }
-  printf("%-16s %-20s %llu-%llu ranks%s: ok\n", gy_coll_name(algo->coll), algo->name,
+  printf("%-20s %-20s %llu-%llu ranks%s: ok\n", gy_coll_name(algo->coll), algo->name,
          (unsigned long long)a->first, (unsigned long long)last,
          is_sampled(algo, a) ? " (above 32 a sample)" : "");
   fflush(stdout);

@@ -53,6 +53,7 @@ struct gy_xfer {       /* one slice on one link */
   uint8_t esize;
   bool swap;      /* addr = incoming (op) operand */
   bool completes; /* the reduction, see gy_reduce */
+  bool more;      /* send: the next is likely to follow at once, and both may leave together */
   uint32_t index; /* k: carried and checked, never used to match */
   uint16_t insn;  /* and which slice of it: for messages */
   uint32_t slice;

@@ -416,6 +416,22 @@ GYRE_API gyre_status gyre_all_reduce(gyre_comm *comm, const void *in, void *out,
                                      gyre_dtype type, gyre_op op);
 GYRE_API gyre_status gyre_all_reduce_async(gyre_comm *comm, const void *in, void *out, size_t count,
                                            gyre_dtype type, gyre_op op, gyre_request **req);
+/* The sum over ranks of weight * in[i] (SUM), or that divided by the sum of the weights (AVG), on every
+ * rank: for contributions that count for more or less, as of batches that differ in length. `weight` is
+ * this rank's; 0 or positive, finite, and for types other than F64 in the range of normal F32 numbers. A
+ * rank with weight 0 has no part in the result: its `in` is not read and may be NULL. *total becomes
+ * the sum of the weights, which travels along; it is written when the operation has completed with OK,
+ * equal on every rank to the bit, must stay valid until then, and lie outside of `in` and `out`. If it
+ * is 0, so is the result. Floating-point types only. Products are rounded to the type, as are sums; the
+ * average is the rounded sum divided in F64. Ranks' weights may differ, all else must be equal. The
+ * thread that posts does the multiplication. Errors besides those common to all: ARG (operator, type or
+ * weight other than said; total NULL). */
+GYRE_API gyre_status gyre_all_reduce_weighted(gyre_comm *comm, const void *in, void *out,
+                                              size_t count, gyre_dtype type, gyre_op op,
+                                              double weight, double *total);
+GYRE_API gyre_status gyre_all_reduce_weighted_async(gyre_comm *comm, const void *in, void *out,
+                                                    size_t count, gyre_dtype type, gyre_op op,
+                                                    double weight, double *total, gyre_request **req);
 /* `in` holds world-size blocks of `count`; rank r gets the reduced block r in out[0..count). In
  * place: out == in + rank * count elements. */
 GYRE_API gyre_status gyre_reduce_scatter(gyre_comm *comm, const void *in, void *out, size_t count,

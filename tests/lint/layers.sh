@@ -9,7 +9,7 @@ cd "${1:-$(dirname "$0")/../..}"
 layers='
 types       include/gyre/*.h
 util        src/status.* src/log.* src/path.* src/json.* src/fork.* src/settings.* src/half.* src/fpenv.* src/reduce*.* src/operator.* src/crc32c.* src/random.* src/memory.* src/list.*
-schedule    src/coll.* src/message.* src/schedule.* src/builder.* src/program.* src/geometry.* src/verify*.* src/print.* src/select.* src/cost.*
+schedule    src/coll.* src/message.* src/schedule.* src/builder.* src/program.* src/geometry.* src/verify*.* src/weights.* src/print.* src/select.* src/cost.*
 wire        src/wire.* src/work.* src/loop.* src/address.* src/auth.* src/net*.* src/linger.* src/watch.* src/rendezvous.* src/dial.* src/handshake.* src/channel.* src/bootstrap*.* src/roster.* src/topo.*
 transport   transport/*
 engine      src/engine.* src/trace.* src/request.* src/cache.* src/run.*

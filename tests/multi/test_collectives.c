@@ -203,12 +203,17 @@ static int run_shape(struct rank_env *env, const struct shape *s) {
 
 static bool is_scan(enum gy_coll coll) { return coll == GY_SCAN || coll == GY_EXCLUSIVE_SCAN; }
 
+/* test_exchange.c, test_weighted.c */
+static bool has_its_own_test(unsigned coll) {
+  return gy_coll_traits(coll)->layout == GY_VARY || gy_coll_traits(coll)->weighted;
+}
+
 /* All types and operators at small odd counts. */
 static int every_type_and_operator(struct rank_env *env) {
   static const size_t counts[] = {0, 1, 7, 61};
   int failed = 0;
   for (int coll = 0; coll < GY_COLL_COUNT && !failed; coll++) {
-    if (gy_coll_traits((unsigned)coll)->layout == GY_VARY) continue; /* see test_exchange.c */
+    if (has_its_own_test((unsigned)coll)) continue;
     for (int type = 0; type < GYRE_DTYPE_COUNT; type++) {
       bool reduces = gy_coll_traits((unsigned)coll)->reduces;
       for (int op = 0; op < (reduces ? GYRE_MINLOC : 1); op++) {
@@ -253,7 +258,7 @@ static int every_algorithm(struct rank_env *env) {
   for (size_t a = 0; a < n_algo && !failed; a++) {
     char text[64];
     gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
-    if (gy_coll_traits(algos[a]->coll)->layout == GY_VARY) continue;
+    if (has_its_own_test(algos[a]->coll)) continue;
     snprintf(text, sizeof text, "%s=%s", gy_coll_name(algos[a]->coll), algos[a]->name);
     config.algo = text;
     config.slice_bytes = 4096;

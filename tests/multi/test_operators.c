@@ -206,7 +206,9 @@ static int every_size(struct rank_env *env, struct shape s) {
 
 /* ---------------------------------------------------------------------------- each algorithm --- */
 
-static bool reduces(enum gy_coll coll) { return gy_coll_traits(coll)->reduces; }
+static bool reduces(enum gy_coll coll) { /* by any operator */
+  return gy_coll_traits(coll)->reduces && !gy_coll_traits(coll)->weighted;
+}
 
 /* An algorithm that was named, but does not keep the order. */
 static int refusal(struct rank_env *env, struct shape s) {

@@ -228,8 +228,9 @@ void mutant_free(struct mutant *m) {
 
 static gyre_status build_all(struct mutant *m, const struct gy_algo *algo, int root, uint64_t *seed) {
   for (int rank = 0; rank < m->nranks; rank++) {
+    bool prepared = gy_coll_traits(algo->coll)->weighted; /* in OUT, by the engine */
     m->keys[rank] = (struct gy_key){.coll = algo->coll,
-                                    .in_place = (uint8_t)pick(seed, 2),
+                                    .in_place = (uint8_t)pick(seed, 2) || prepared,
                                     .nranks = m->nranks,
                                     .rank = rank,
                                     .root = root};

@@ -60,7 +60,7 @@ struct mutant {
 };
 
 /* Makes the mutant that `seed` means, 2 <= nranks <= MUTANT_MAX_RANKS; each rank is in or out of
- * place by seed too. GYRE_OK; GYRE_ERR_ARG where the builder refuses the changed program
+ * place by seed too (in place where the engine always is). GYRE_OK; GYRE_ERR_ARG where the builder refuses the changed program
  * (m->what is set, nothing is to be freed); GYRE_ERR_UNSUPPORTED where this seed found nothing
  * to change. */
 gyre_status mutant_make(struct mutant *m, const struct gy_algo *algo, int nranks, int root,

@@ -4,7 +4,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_weighted(const struct operation *o) { return gy_coll_traits(o->coll)->weighted; }
+
+/* 0, 1 or 2. */
+static int weight(const struct operation *o, int rank) {
+  return (int)((o->count + (size_t)rank) % 3);
+}
+
+static int32_t bits_of(float f) {
+  int32_t bits;
+  memcpy(&bits, &f, sizeof bits);
+  return bits;
+}
+
+static int whole(int rank, size_t i) {
+  return (int)((i * 7919 + (size_t)rank * 104729) % 1009) - 500;
+}
+
+/* What has no weight is no number. */
+static int32_t weighted_input(const struct operation *o, int rank, size_t i) {
+  return weight(o, rank) == 0 ? 0x7fc00001 : bits_of((float)whole(rank, i));
+}
+
 static int32_t input(const struct operation *o, int rank, size_t i) {
+  if (is_weighted(o)) return weighted_input(o, rank, i);
   if (o->op == GYRE_PROD) return (int32_t)(i + (size_t)rank) % 5 - 2;
   return (int32_t)(i * 7919 + (size_t)rank * 104729 + 13) % 100003 - 50000;
 }
@@ -65,11 +88,13 @@ static bool has(const struct operation *o, enum gy_buf buf, int rank) {
 void operation_init(struct operation *o) {
   bool is_scan = o->coll == GY_SCAN || o->coll == GY_EXCLUSIVE_SCAN;
   if (is_scan && o->op == GYRE_AVG) o->op = GYRE_SUM;
+  if (is_weighted(o)) o->op = o->op % 2 ? GYRE_SUM : GYRE_AVG;
   size_t n = (size_t)o->nranks;
   o->in = calloc(n, sizeof *o->in);
   o->out = calloc(n, sizeof *o->out);
   o->memory = calloc(n, sizeof *o->memory);
   o->blocks = calloc(n, sizeof *o->blocks);
+  o->total = calloc(n, sizeof *o->total);
   for (int r = 0; r < o->nranks; r++) {
     if (varies(o)) make_blocks(o, r);
     size_t ins = in_count(o, r), outs = out_count(o, r);
@@ -96,6 +121,7 @@ void operation_free(struct operation *o) {
     }
   }
   free(o->blocks);
+  free(o->total);
   free(o->in);
   free(o->out);
   free(o->memory);
@@ -117,13 +143,17 @@ static void add_blocks(const struct operation *o, int rank, struct gy_call *call
 
 gyre_status operation_post(const struct operation *o, struct world *w, int rank, gyre_request **req) {
   struct gy_call call = {.coll = o->coll,
-                         .dtype = GYRE_I32,
+                         .dtype = is_weighted(o) ? GYRE_F32 : GYRE_I32,
                          .op = o->op,
                          .root = o->root,
                          .in = has(o, GY_IN, rank) ? o->in[rank] : NULL,
                          .out = has(o, GY_OUT, rank) ? o->out[rank] : NULL,
                          .count = o->count};
   if (varies(o)) add_blocks(o, rank, &call);
+  if (is_weighted(o)) {
+    call.weight = weight(o, rank);
+    call.total = &o->total[rank];
+  }
   return gy_engine_post(world_engine(w, rank), &call, false, req);
 }
 
@@ -142,7 +172,21 @@ static int32_t combine(gyre_op op, int32_t a, int32_t b) {
   }
 }
 
+static int total_weight(const struct operation *o) {
+  int total = 0;
+  for (int r = 0; r < o->nranks; r++) total += weight(o, r);
+  return total;
+}
+
+static int32_t weighted_result(const struct operation *o, size_t i) {
+  int sum = 0, total = total_weight(o);
+  for (int r = 0; r < o->nranks; r++) sum += weight(o, r) * whole(r, i);
+  if (o->op == GYRE_SUM || total == 0) return bits_of((float)sum);
+  return bits_of((float)((double)sum / total));
+}
+
 static int32_t reduced(const struct operation *o, size_t i) {
+  if (is_weighted(o)) return weighted_result(o, i);
   int32_t v = input(o, 0, i);
   for (int r = 1; r < o->nranks; r++) v = combine(o->op, v, input(o, r, i));
   if (o->op >= GYRE_LAND) return v != 0; /* also with one rank */
@@ -209,6 +253,11 @@ const char *operation_check(const struct operation *o) {
   static char text[160];
   for (int r = 0; r < o->nranks; r++) {
     bool in_place = o->in_place >> r & 1;
+    if (is_weighted(o) && o->total[r] != total_weight(o)) {
+      gy_format(text, sizeof text, "rank %d: the total is %g, not %d", r, o->total[r],
+                total_weight(o));
+      return text;
+    }
     size_t n = has(o, GY_OUT, r) ? out_count(o, r) : 0;
     for (size_t i = 0; i < n; i++) {
       int32_t want, untouched = in_place ? input(o, r, i) : (int32_t)0xA5A5A5A5;

@@ -8,18 +8,19 @@
 
 struct operation {
   enum gy_coll coll;
-  gyre_op op; /* over i32, so that every order gives the same result */
+  gyre_op op; /* over i32 (weighted: whole numbers in f32), so that every order gives the same result */
   int root, nranks;
   size_t count;      /* GY_VARY: blocks have from none to about so many */
   uint64_t in_place; /* bit r: rank r passes in == out */
   /* made by operation_init */
   int32_t **in, **out, **memory;
+  double *total;                           /* by rank, of a weighted one */
   struct operation_blocks {                /* of a rank, GY_VARY */
     size_t *count[2], *start[2], total[2]; /* of IN and OUT: by rank */
   } * blocks;
 };
 
-/* A scan of averages becomes one of sums. */
+/* A scan of averages becomes one of sums; of weighted ones there are only sums and averages. */
 void operation_init(struct operation *o);
 void operation_free(struct operation *o);
 /* Posts rank r's call. */

@@ -97,13 +97,14 @@ static void accepted_mutants_are_right_on_the_engine(void **state) {
 }
 
 /* Dependencies that hold for a reason that this very program does not have: that an IN which was
- * sent is overwritten, out of place; and, in the last round of a barrier whose rounds overlap,
+ * sent is overwritten, out of place (as weights always are); and, in the last round of a barrier whose rounds overlap,
  * news that has come by another way. */
 static bool is_spare(const struct draft *d, unsigned insn, unsigned k) {
   const struct gy_insn *on = &d->insn[d->insn[insn].dep[k]];
   if (d->key.coll == GY_BARRIER)
     return (d->key.nranks & (d->key.nranks - 1)) != 0 && insn == d->n_insn - 2;
-  return !d->key.in_place && on->op == GY_SEND && on->src.buf == GY_IN;
+  bool apart = !d->key.in_place || gy_is_weight(on->src, d->n_chunk); /* IN and OUT */
+  return apart && on->op == GY_SEND && on->src.buf == GY_IN;
 }
 
 static void remove_each_dep(const struct gy_algo *algo, struct mutant *m, int rank,

@@ -228,6 +228,17 @@ static void a_finish_that_is_early(void **state) {
   expect_caught(GY_ALL_REDUCE, "ring", 4, false, 0, finish_early, "FINISH with 2 of 4 contributions");
 }
 
+static void forget_first_weight(struct draft *d) {
+  struct gy_insn *x = &d->insn[find(d, GY_RECV_REDUCE, 2)];
+  x->src.buf = GY_IN;
+}
+
+static void a_total_without_a_weight(void **state) {
+  (void)state;
+  expect_caught(GY_ALL_REDUCE_WEIGHTED, "tree", 3, false, 0, forget_first_weight,
+                "FINISH with 2 of 3 weights");
+}
+
 static void combine_in_any_order(struct draft *d) {
   draft_remove_dep(d, find(d, GY_RECV_REDUCE, 1), 0);
 }
@@ -339,6 +350,7 @@ int main(void) {
       cmocka_unit_test(a_contribution_that_is_doubled),
       cmocka_unit_test(a_finish_that_is_missing),
       cmocka_unit_test(a_finish_that_is_early),
+      cmocka_unit_test(a_total_without_a_weight),
       cmocka_unit_test(unordered_reductions_into_one_place),
       cmocka_unit_test(operands_in_another_order_on_one_rank),
       cmocka_unit_test(an_exchange_that_waits_for_its_own_send),

@@ -32,6 +32,7 @@ struct tcp_link {
   int watched;             /* events libuv watches now */
   bool readable, writable; /* libuv said so; false once the kernel said EAGAIN */
   bool sent;               /* since the last poll: the next send is left to the next one */
+  bool held;               /* what was posted last waits for one more, or for the next poll */
   int tx_errno;            /* sending failed; receiving goes on to the end of what is there */
   bool down;               /* broken and reported */
   struct gy_address local, peer;

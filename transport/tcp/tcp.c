@@ -316,9 +316,10 @@ static void tcp_post_send(struct gy_link *base, struct gy_xfer *x) {
   bool first = !l->tx_next;
   append(&l->tx, x);
   gy_tcp_prepare(l, x);
-  if (!first) return;
-  l->tx_next = x;
-  if (l->fd >= 0 && !l->down && !l->tx_errno && !l->sent) gy_tcp_send(l);
+  if (first) l->tx_next = x;
+  else if (!l->held) return;
+  l->held = x->more;
+  if (!l->held && l->fd >= 0 && !l->down && !l->tx_errno && !l->sent) gy_tcp_send(l);
 }
 
 static void tcp_post_recv(struct gy_link *base, struct gy_xfer *x) {
