@@ -155,7 +155,7 @@ static void check_results(struct model *m) {
       uint32_t slices = gy_chunk_slices(g, gy_chunk_range(key, GY_OUT, c));
       for (uint32_t s = 0; s < slices && m->status == GYRE_OK; s++) check_slice(m, rank, c, s);
     }
-    for (uint32_t c = g->n_chunk; c < gy_model_ranges(m) && m->status == GYRE_OK; c++)
+    for (uint32_t c = g->n_chunk; c < m->n_range && m->status == GYRE_OK; c++)
       check_slice(m, rank, c, 0);
   }
 }
@@ -247,7 +247,7 @@ static void note_unit(struct model *m, int rank, const struct before *b, struct 
   uint32_t src = gy_model_cell_index(m, r, x->src, gy_model_slice(r, unit)),
            dst = gy_model_cell_index(m, r, x->dst, gy_model_slice(r, unit));
   bool identity = (x->dst.flags & GY_REF_IDENTITY) != 0;
-  if (gy_model_divides(m, x)) /* a place onto itself: what has written that is looked at below */
+  if (gy_model_divides(r, x)) /* a place onto itself: what has written that is looked at below */
     src = gy_model_cell_index(m, r, gy_weight_of(x->dst, r->p->n_chunk), 0);
   if (x->op == GY_COPY && src == dst && !identity && (x->dst.flags & GY_REF_FINISH) == 0) return;
   if (x->op != GY_RECV && !identity) note_read(m, rank, b, u, unit, src);

@@ -67,13 +67,8 @@ static uint32_t scratch_slices(const struct model *m, const struct gy_program *p
   return p->tmp_whole ? m->chunk_slices : m->options.window;
 }
 
-uint32_t gy_model_ranges(const struct model *m) {
-  uint32_t n_chunk = m->members[0].p->n_chunk;
-  return gy_coll_traits(m->members[0].key->coll)->weighted ? 2 * n_chunk : n_chunk;
-}
-
-bool gy_model_divides(const struct model *m, const struct gy_insn *x) {
-  return (x->dst.flags & GY_REF_FINISH) != 0 && gy_coll_traits(m->members[0].key->coll)->weighted;
+bool gy_model_divides(const struct member *r, const struct gy_insn *x) {
+  return (x->dst.flags & GY_REF_FINISH) != 0 && gy_coll_traits(r->key->coll)->weighted;
 }
 
 /* Weights lie behind all else, those of IN and of OUT apart also in place. */
@@ -122,7 +117,7 @@ static void fill_input(struct model *m, int rank) {
   for (uint32_t c = 0; c < chunks; c++)
     for (uint32_t s = 0; s < gy_chunk_slices(&r->geometry, gy_chunk_range(r->key, GY_IN, c)); s++)
       fill_cell(m, rank, gy_in(c), s);
-  for (uint32_t c = r->p->n_chunk; c < gy_model_ranges(m); c++)
+  for (uint32_t c = r->p->n_chunk; c < m->n_range; c++)
     fill_cell(m, rank, gy_in_as(c - r->p->n_chunk, c), 0);
 }
 
@@ -158,7 +153,7 @@ static bool lay_out_member(struct model *m, int rank) {
   }
   r->n_unit = r->base[n];
   r->n_cell = 2 * r->p->n_chunk * m->chunk_slices + r->p->n_tmp * scratch_slices(m, r->p);
-  if (gy_model_ranges(m) > r->p->n_chunk) r->n_cell += 2u * r->p->n_chunk + r->p->n_tmp;
+  if (m->n_range > r->p->n_chunk) r->n_cell += 2u * r->p->n_chunk + r->p->n_tmp;
   r->insn = gy_model_take(m, r->n_unit, sizeof *r->insn);
   r->previous = gy_model_take(m, r->n_unit, sizeof *r->previous);
   r->version = gy_model_take(m, r->n_unit, sizeof *r->version);
@@ -317,7 +312,8 @@ void gy_model_set_up(struct model *m, const struct gy_program *const *programs,
   m->members = gy_model_take(m, (size_t)m->n, sizeof *m->members);
   for (int rank = 0; rank < m->n && m->status == GYRE_OK; rank++)
     m->members[rank] = (struct member){.p = programs[rank], .key = &keys[rank], .geometry = all};
-  uint32_t sums = m->status == GYRE_OK ? gy_model_ranges(m) * m->chunk_slices : 0;
+  m->n_range = programs[0]->n_chunk * (gy_coll_traits(keys[0].coll)->weighted ? 2u : 1u);
+  uint32_t sums = m->n_range * m->chunk_slices;
   m->sums = gy_model_take(m, sums, sizeof *m->sums);
   for (int rank = 0; rank < m->n && m->status == GYRE_OK; rank++) {
     if (programs[rank]->n_chunk != programs[0]->n_chunk ||
@@ -380,14 +376,14 @@ static void check_total(struct model *m, int rank, uint32_t unit, struct gy_ref 
   struct gy_ref ref = gy_weight_of(data, m->members[rank].p->n_chunk);
   const struct value *weight = &gy_model_cell(m, rank, ref, 0)->value;
   if (!weight->defined || weight->count != (uint32_t)m->n ||
-      weight->parts != m->sums[ref.range * m->chunk_slices])
+      weight->parts != m->sums[(size_t)ref.range * m->chunk_slices])
     gy_model_wrong(m, rank, unit, "FINISH with %u of %d weights", weight->count, m->n);
 }
 
 static struct value finish(struct model *m, int rank, uint32_t unit, struct value v) {
   const struct gy_insn *x = gy_model_insn(&m->members[rank], unit);
   if ((x->dst.flags & GY_REF_FINISH) == 0) return v;
-  if (gy_model_divides(m, x)) check_total(m, rank, unit, x->dst);
+  if (gy_model_divides(&m->members[rank], x)) check_total(m, rank, unit, x->dst);
   if (v.count != (uint32_t)m->n)
     gy_model_wrong(m, rank, unit, "FINISH with %u of %d contributions", v.count, m->n);
   v.finished++;

@@ -76,6 +76,7 @@ struct model {
   int n;
   struct gy_verify_options options;
   uint32_t chunk_slices; /* of the longest chunk */
+  uint32_t n_range;      /* chunks, and as many weights where the collective has them */
   struct member *members;
   uint64_t *sums; /* by chunk and slice: the fingerprints of all ranks' contributions */
   struct link *links;
@@ -114,10 +115,8 @@ uint32_t gy_model_needed(const struct model *m, const struct member *r, const st
 uint32_t gy_model_cell_index(const struct model *m, const struct member *r, struct gy_ref name,
                              uint32_t slice);
 struct cell *gy_model_cell(const struct model *m, int rank, struct gy_ref ref, uint32_t slice);
-/* Chunks, and as many weights where the collective has them. */
-uint32_t gy_model_ranges(const struct model *m);
 /* Whether an instruction reads the sum of the weights. */
-bool gy_model_divides(const struct model *m, const struct gy_insn *x);
+bool gy_model_divides(const struct member *r, const struct gy_insn *x);
 /* Of one rank's contribution to a slice. */
 uint64_t gy_model_fingerprint(int rank, uint32_t chunk, uint32_t slice);
 
