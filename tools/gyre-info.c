@@ -2,7 +2,7 @@
  * gyre-info.c - what Gyre sees and will do on this host: settings, transports, interfaces, CPU.
  *
  * Role:   gathers the facts once, then prints them as text or as one JSON object; also makes
- *         docs/settings.md.
+ *         docs/settings.md. With --job it asks processes what they are doing instead (tools/info/).
  * Thread: one.
  */
 #include <getopt.h>
@@ -13,6 +13,9 @@
 #include <uv.h>
 
 #include "address.h"
+#ifdef GYRE_WITH_JANSSON
+#include "ask.h"
+#endif
 #include "bootstrap.h"
 #include "dump.h"
 #include "json.h"
@@ -349,17 +352,25 @@ static void print_markdown(void) {
 
 static const char usage_text[] =
     "usage: gyre-info [--json | --settings-markdown]\n"
+    "       gyre-info --job PID|FILE...\n"
     "\n"
     "Shows what Gyre sees and will do on this host: versions, CPU, transports, interfaces, and "
     "every setting with its\n"
     "value, default, scope and meaning. A wrong GYRE_* variable is an error.\n"
+    "With --job it tells what the ranks of a job are doing and who keeps the others waiting, from "
+    "processes of this host or\n"
+    "files of the flight recorder.\n"
     "\n"
     "  --json               one JSON object\n"
     "  --settings-markdown  the reference page of the settings\n"
+    "  --job                what each process and file named has to say, put together\n"
     "  --help               print this text\n"
     "  --version            print the version\n"
     "\n"
-    "Exit status: 0; 1 if a setting is wrong or no transport is usable; 2 for wrong usage.\n";
+    "Exit status: 0; 1 if a setting is wrong, no transport is usable, or a process or file cannot "
+    "be "
+    "read; 2 for wrong\n"
+    "usage; 3 if a communicator has failed, its ranks disagree, or one keeps the others waiting.\n";
 
 static int finish(int status) {
   if (fflush(stdout) == 0 && !ferror(stdout)) return status;
@@ -367,12 +378,33 @@ static int finish(int status) {
   return 1;
 }
 
+#ifdef GYRE_WITH_JANSSON
+static int report_job(char *const *arguments, int n) {
+  struct job *job = job_new();
+  if (!job) {
+    fprintf(stderr, "gyre-info: out of memory\n");
+    return 1;
+  }
+  int unread = ask_all(job, arguments, n);
+  bool good = job_report(job, stdout);
+  job_free(job);
+  return finish(unread ? 1 : good ? 0 : 3);
+}
+#else
+static int report_job(char *const *arguments, int n) {
+  (void)arguments;
+  (void)n;
+  fprintf(stderr, "gyre-info: built without --job, which needs Jansson (Debian: apt-get install "
+                  "libjansson-dev)\n");
+  return 1;
+}
+#endif
+
 int main(int argc, char **argv) {
-  static const struct option longs[] = {{"json", no_argument, NULL, 'j'},
-                                        {"settings-markdown", no_argument, NULL, 'm'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {"version", no_argument, NULL, 'V'},
-                                        {NULL, 0, NULL, 0}};
+  static const struct option longs[] = {
+      {"json", no_argument, NULL, 'j'},    {"settings-markdown", no_argument, NULL, 'm'},
+      {"job", no_argument, NULL, 'J'},     {"help", no_argument, NULL, 'h'},
+      {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
   static struct facts facts;
   int mode = 0;
   for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
@@ -382,6 +414,11 @@ int main(int argc, char **argv) {
     }
     mode = c;
   }
+  if (mode == 'J' && optind == argc) {
+    fprintf(stderr, "gyre-info: --job: name a process or a file\ntry: gyre-info --help\n");
+    return 2;
+  }
+  if (mode == 'J') return report_job(argv + optind, argc - optind);
   if (optind < argc) {
     fprintf(stderr, "gyre-info: %s: no argument is expected\n", argv[optind]);
     fprintf(stderr, "try: gyre-info --help\n");

@@ -82,6 +82,11 @@ launch --nonsense
 status_is 2
 launch extra
 status_is 2
+launch --job
+status_is 2
+launch --job "$dir/absent" "$dir"
+status_is 1
+grep -qF -- 'built without --job' "$dir/err" || { says "absent: No such file"; says "Is a directory"; }
 launch --help
 status_is 0
 prints '^usage: gyre-info'

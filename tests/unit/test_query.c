@@ -23,9 +23,9 @@
 #define STUCK 6  /* more than are served at a time */
 #define PATIENCE_MS 60000
 
-static int ask(int number) { /* a descriptor, -1 */
+static int ask_process(int pid, int number) { /* a descriptor, -1 */
   struct sockaddr_un at = {.sun_family = AF_UNIX};
-  int len = snprintf(at.sun_path + 1, sizeof at.sun_path - 1, "gyre/%ld/%d", (long)getpid(), number);
+  int len = snprintf(at.sun_path + 1, sizeof at.sun_path - 1, "gyre/%d/%d", pid, number);
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (connect(fd, (struct sockaddr *)&at,
               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) == 0)
@@ -33,6 +33,8 @@ static int ask(int number) { /* a descriptor, -1 */
   close(fd);
   return -1;
 }
+
+static int ask(int number) { return ask_process((int)getpid(), number); }
 
 /* The whole answer; NULL if none comes. */
 static char *answer(int fd) {
@@ -143,6 +145,27 @@ static void who_does_not_read_is_in_nobodys_way(void **state) {
   unsetenv("GYRE_TRACE_OPS");
 }
 
+/* Needs root, to become somebody else. */
+static void nobody_else_gets_an_answer(void **state) {
+  (void)state;
+  gyre_context *ctx;
+  char c;
+  int status = -1;
+  if (geteuid() != 0) skip();
+  assert_int_equal(gyre_context_create(&ctx), GYRE_OK);
+  int parent = (int)getpid();
+  pid_t child = fork();
+  if (child == 0) {
+    if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
+    int fd = ask_process(parent, 0);
+    _exit(fd < 0 ? 3 : recv(fd, &c, 1, 0) > 0); /* the end, or a reset */
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  gyre_context_destroy(ctx);
+}
+
 static void a_child_does_not_keep_it_open(void **state) {
   (void)state;
   gyre_context *ctx;
@@ -181,6 +204,7 @@ int main(void) {
       cmocka_unit_test(every_context_answers),
       cmocka_unit_test(nobody_may_ask_if_so_set),
       cmocka_unit_test(who_does_not_read_is_in_nobodys_way),
+      cmocka_unit_test(nobody_else_gets_an_answer),
       cmocka_unit_test(a_child_does_not_keep_it_open),
       cmocka_unit_test(nothing_piles_up),
   };
