@@ -23,7 +23,8 @@ static const char *text(struct document *d, const char *chars) {
   if (!t) return "";
   for (size_t i = 0; i <= len; i++) {
     unsigned char c = (unsigned char)chars[i];
-    t->chars[i] = i < len && (c < 0x20 || c == 0x7f) ? '?' : chars[i];
+    t->chars[i] = chars[i];
+    if (i < len && (c < 0x20 || c == 0x7f)) t->chars[i] = '?';
   }
   t->next = d->texts;
   d->texts = t;

@@ -314,6 +314,7 @@ static void report_positions(const struct group *g, FILE *out, bool *in, uint64_
       in[r] = g->view[r] && position(g->view[r]) == sorted[i];
       if (in[r]) one = g->view[r];
     }
+    if (!one) continue;
     fprintf(out, "  %s  %s: ", sorted[i] < most_reached ? "behind " : "at     ",
             rank_set(g, in, text));
     put_position(g, in, one, out);
