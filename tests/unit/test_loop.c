@@ -464,8 +464,22 @@ static void test_destroy_runs_deferred(void **state) {
   }
 }
 
+/* A context without a communicator has no libuv handle, of which libuv says that it is to end at once. */
+static void test_idle_sleeps(void **state) {
+  (void)state;
+  struct world w;
+  open_loop(&w, "caller", "0", true);
+  usleep(300000);
+  int before = atomic_load(&w.passes);
+  usleep(300000);
+  int passes = atomic_load(&w.passes) - before;
+  close_loop(&w);
+  if (passes > 20) fail_msg("%d passes in 300 ms", passes);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_idle_sleeps),
       cmocka_unit_test(test_callers_drive),
       cmocka_unit_test(test_callers_drive_without_spinning),
       cmocka_unit_test(test_callers_drive_and_yield),
