@@ -20,7 +20,8 @@ static gyre_status fail_openssl(const char *what) {
   unsigned long code = ERR_get_error();
   if (code != 0) ERR_error_string_n(code, reason, sizeof reason);
   ERR_clear_error();
-  return gy_fail(GYRE_ERR_SYS, "OpenSSL cannot %s: %s", what, reason);
+  bool memory = code != 0 && ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE;
+  return gy_fail(memory ? GYRE_ERR_NOMEM : GYRE_ERR_SYS, "OpenSSL cannot %s: %s", what, reason);
 }
 
 gyre_status gy_hmac(const struct gy_secret *secret, const void *a, size_t a_len, const void *b,

@@ -319,13 +319,15 @@ static void root_succeed(struct gy_bootstrap *b) {
   if (status == GYRE_OK) status = gy_random(r->roster->epoch, sizeof r->roster->epoch);
   if (status == GYRE_OK) gy_roster_write(&w, r->roster);
   if (status == GYRE_OK && (!channels || w.failed))
-    status = gy_fail(GYRE_ERR_NOMEM, "no memory for the control connections of %d ranks", b->nranks);
+    status = gy_fail(GYRE_ERR_NOMEM, "out of memory for %d ranks", b->nranks);
   close_door(b);
   for (int i = 1; status == GYRE_OK && i < b->nranks; i++)
     status = gy_channel_send(r->joined[i]->ch, GY_MESSAGE_ROSTER, w.data, w.len);
   gy_w_free(&w);
   if (status != GYRE_OK) {
     free(channels);
+    if (status != GYRE_ERR_ARG) /* the others hear this text, too */
+      gy_fail(status, "rank 0 cannot connect the ranks: %s", gyre_last_error());
     root_fail(b, status, 0);
     return;
   }
@@ -462,6 +464,10 @@ static void on_root_closed(void *user, struct gy_channel *ch, int sys_errno) {
     return;
   }
   const struct gy_member *m = &b->root.roster->member[a->rank];
+  if (sys_errno == ENOMEM) {
+    root_fail_late(b, gy_fail(GYRE_ERR_NOMEM, "rank 0 has no memory to hear rank %d", a->rank));
+    return;
+  }
   const char *how = sys_errno == EBADMSG ? "sent malformed bytes"
                     : sys_errno          ? strerror(sys_errno)
                                          : "closed its connection";
@@ -844,6 +850,10 @@ static void on_member_message(void *user, struct gy_channel *ch, uint8_t type, c
 
 static void on_member_closed(void *user, struct gy_channel *ch, int sys_errno) {
   struct gy_bootstrap *b = user;
+  if (sys_errno == ENOMEM) {
+    member_fail(b, gy_fail(GYRE_ERR_NOMEM, "rank %d has no memory to hear rank 0", b->rank));
+    return;
+  }
   const char *how = sys_errno == EBADMSG ? "it sent malformed bytes"
                     : sys_errno          ? strerror(sys_errno)
                                          : "it closed the connection; see its own error";
@@ -1007,7 +1017,7 @@ gyre_status gy_unique_id_make(struct gy_net *net, gyre_unique_id *out) {
   gy_host_id(place.host);
   status = gy_random(place.key, sizeof place.key);
   if (status == GYRE_OK) status = gy_random(secret, sizeof secret);
-  if (status == GYRE_OK) gy_id_write(&place, secret, out);
+  if (status == GYRE_OK) status = gy_id_write(&place, secret, out);
   explicit_bzero(secret, sizeof secret);
   return status;
 }

@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #include "channel.h"
+#include "loop.h"
 #include "status.h"
 
 #define HEADER 8u
@@ -194,10 +195,15 @@ gyre_status gy_channel_open(uv_loop_t *loop, const struct gy_conn *conn,
                             struct gy_channel **out) {
   struct gy_channel *ch = calloc(1, sizeof *ch);
   if (!ch) return gy_fail(GYRE_ERR_NOMEM, "no memory for a control connection");
-  int rc = uv_poll_init(loop, &ch->poll, conn->fd);
-  if (rc < 0) {
+  if (!buffer_room(&ch->in, READ_ROOM)) { /* now, so that to hear a verdict takes no memory */
     free(ch);
-    return gy_fail_errno(GYRE_ERR_SYS, -rc, "cannot watch a control connection");
+    return gy_fail(GYRE_ERR_NOMEM, "no memory for a control connection");
+  }
+  gyre_status st = gy_loop_watch(loop, &ch->poll, conn->fd);
+  if (st) {
+    free(ch->in.data);
+    free(ch);
+    return st;
   }
   ch->poll.data = ch;
   ch->fd = conn->fd;

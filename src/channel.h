@@ -51,7 +51,8 @@ struct gy_writer {
   uint8_t *data;
   size_t len, capacity;
   bool failed;
-}; /* grows by itself; failed: out of memory */
+  uint8_t own[1024]; /* what must be said when memory is short fits in here: verdicts, goodbyes */
+};                   /* grows by itself, and is not to be copied; failed: out of memory */
 void gy_w_free(struct gy_writer *w);
 void gy_w_u8(struct gy_writer *w, uint8_t v);
 void gy_w_u16(struct gy_writer *w, uint16_t v);

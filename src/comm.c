@@ -263,8 +263,8 @@ void gy_comm_met(void *comm, gyre_status status, struct gy_roster *roster,
   c->source.arm = comm_arm;
   gy_loop_add(c->ctx->loop, &c->source);
   gy_loop_busy(c->ctx->loop, -1);
-  if (c->flags & GYRE_F_EAGER_LINKS && gy_engine_warm(c->engine))
-    gy_fault_suspect(c->fault, -1, GYRE_ERR_SYS, 0);
+  st = c->flags & GYRE_F_EAGER_LINKS ? gy_engine_warm(c->engine) : GYRE_OK;
+  if (st) gy_fault_suspect(c->fault, -1, st, 0);
   gyre_request *req = c->creating;
   c->creating = NULL;
   *c->out = c;

@@ -92,8 +92,8 @@ static size_t name_dial(const struct gy_dial *d, char *out, size_t capacity) {
 static const char *state_of(const struct candidate *c) {
   if (c->attempt == NULL) return c->why[0] != '\0' ? c->why : "not tried";
   if (!c->attempt->connected) return "no answer to the connection request";
-  return "connected, but it does not answer: that rank has not come yet, or another program "
-         "listens there";
+  return "connected, but it does not answer: that rank has not come yet, is out of descriptors "
+         "(ulimit -n), or another program listens there";
 }
 
 static gyre_status fail_timeout(const struct gy_dial *d) {
@@ -244,6 +244,11 @@ static void candidate_final(struct gy_dial *d, struct candidate *c, gyre_status 
   dial_plan(d);
 }
 
+/* The acceptor has no memory or no descriptor just now. */
+static bool short_of(gyre_status status) {
+  return status == GYRE_ERR_NOMEM || status == GYRE_ERR_SYS;
+}
+
 static void handshake_failed(struct attempt *a) {
   struct gy_dial *d = a->dial;
   struct candidate *c = a->candidate;
@@ -254,7 +259,7 @@ static void handshake_failed(struct attempt *a) {
   /* "Not here (yet)" and what another program says are no answers; what the right peer says, or a
    * peer of the wrong version or secret, is. */
   bool final = failure == GY_FAIL_VERSION || failure == GY_FAIL_SECRET ||
-               (rejected && (proven || status != GYRE_ERR_TIMEOUT)) ||
+               (rejected && !short_of(status) && (proven || status != GYRE_ERR_TIMEOUT)) ||
                (proven && failure == GY_FAIL_FOREIGN);
   if (!final) {
     attempt_failed(a, gyre_last_error());
@@ -375,7 +380,7 @@ static void candidate_try(struct gy_dial *d, struct candidate *c) {
                 "GYRE_IFACE=%s leaves this rank no address to connect from; set it alike on all "
                 "ranks",
                 iface);
-    else gy_format(c->why, sizeof c->why, "%s", strerror(errno));
+    else gy_format(c->why, sizeof c->why, "%s%s", strerror(errno), gy_errno_advice(errno));
     goto back_off;
   }
   struct attempt *a = calloc(1, sizeof *a);

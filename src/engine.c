@@ -323,26 +323,24 @@ static struct end *end_find(struct gy_engine *e, int peer, uint16_t lane) {
   return end;
 }
 
-static struct end *end_open(struct gy_engine *e, int peer, uint16_t lane) {
+static gyre_status end_open(struct gy_engine *e, int peer, uint16_t lane) {
   struct end *end = calloc(1, sizeof *end + 2 * (size_t)e->window * sizeof(struct slot));
-  if (!end) {
-    gy_fail(GYRE_ERR_NOMEM, "out of memory for the link to rank %d", peer);
-    return NULL;
-  }
+  if (!end) return gy_fail(GYRE_ERR_NOMEM, "out of memory for the link to rank %d", peer);
   struct slot *ring = (struct slot *)(void *)(end + 1);
   end->ops = e->cfg.peer_ops[peer];
   end->peer = peer;
   end->lane = lane;
   flow_init(&end->flow[0], end, false, ring);
   flow_init(&end->flow[1], end, true, ring + e->window);
-  if (end->ops->link_open(opened_transport(e, end->ops), peer, lane, e, &end->link)) {
+  gyre_status st = end->ops->link_open(opened_transport(e, end->ops), peer, lane, e, &end->link);
+  if (st) {
     free(end);
-    return NULL;
+    return st;
   }
   end->link->end = end;
   end->next = e->ends[peer];
   e->ends[peer] = end;
-  return end;
+  return GYRE_OK;
 }
 
 /* --------------------------------------------------------------------------------- a pass --- */
@@ -611,12 +609,12 @@ bool gy_engine_arm(struct gy_engine *e) {
 /* ----------------------------------------------------------------------------- start a run --- */
 
 static gyre_status open_ends(struct gy_engine *e, const struct gy_program *p) {
-  for (uint16_t q = 0; q < p->n_queue; q++) {
+  gyre_status st = GYRE_OK;
+  for (uint16_t q = 0; !st && q < p->n_queue; q++) {
     const struct gy_queue *queue = &p->queue[q];
-    if (!end_find(e, queue->peer, queue->lane) && !end_open(e, queue->peer, queue->lane))
-      return GYRE_ERR_SYS;
+    if (!end_find(e, queue->peer, queue->lane)) st = end_open(e, queue->peer, queue->lane);
   }
-  return GYRE_OK;
+  return st;
 }
 
 /* (locked) The command of a posted run. */
@@ -640,8 +638,9 @@ static void start_run(struct gy_command *c) {
     e->started = r->call.seq;
     e->history[r->call.seq % HISTORY] = r->call;
   }
-  if (open_ends(e, p)) {
-    e->cfg.link_down(e->cfg.user, -1, GYRE_ERR_SYS, 0); /* the text is gyre_last_error() */
+  gyre_status st = open_ends(e, p);
+  if (st) {
+    e->cfg.link_down(e->cfg.user, -1, st, 0); /* the text is gyre_last_error() */
     return;
   }
   for (uint16_t q = 0; q < p->n_queue; q++) {
@@ -1073,11 +1072,11 @@ free_engine:
 }
 
 gyre_status gy_engine_warm(struct gy_engine *e) {
-  for (int peer = 0; peer < e->core->nranks; peer++) {
-    if (peer != e->core->rank && !end_find(e, peer, 0) && !end_open(e, peer, 0))
-      return GYRE_ERR_SYS;
+  gyre_status st = GYRE_OK;
+  for (int peer = 0; !st && peer < e->core->nranks; peer++) {
+    if (peer != e->core->rank && !end_find(e, peer, 0)) st = end_open(e, peer, 0);
   }
-  return GYRE_OK;
+  return st;
 }
 
 static void close_transports(struct gy_engine *e) {

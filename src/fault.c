@@ -383,11 +383,12 @@ static void message_missed(struct gy_fault *f, const struct gy_op_report *o) {
 }
 
 void gy_fault_suspect(struct gy_fault *f, int peer, gyre_status why, int sys_errno) {
-  char who[128], detail[256];
+  char who[128], detail[400];
   gy_format(detail, sizeof detail, "%s", gyre_last_error());
   gy_fault_check(f); /* where a rank that has left is missed, links break as a consequence */
   if (decided(f)) return;
-  if (peer < 0) {
+  bool here = why == GYRE_ERR_NOMEM || (why == GYRE_ERR_SYS && !sys_errno);
+  if (peer < 0 || here) {
     gyre_error e = make_error(f, why, f->rank, sys_errno);
     gy_format(e.text, sizeof e.text, "%s failed: %s", place(f, f->rank, who, sizeof who), detail);
     consider(f, &e, MSG_REPORT);
@@ -747,10 +748,14 @@ static void channel_ended(void *user, struct gy_channel *ch, int sys_errno) {
   gy_channel_close(ch);
   if (r == 0) f->root_gone = true;
   if (decided(f) || f->member[r].frontier != NOT_LEFT) return;
-  gyre_error e = make_error(f, GYRE_ERR_PEER_LOST, r, sys_errno);
+  bool here = sys_errno == ENOMEM;
+  gyre_error e =
+      make_error(f, here ? GYRE_ERR_NOMEM : GYRE_ERR_PEER_LOST, here ? f->rank : r, sys_errno);
   char who[128];
-  place(f, r, who, sizeof who);
-  if (sys_errno) {
+  place(f, e.culprit_rank, who, sizeof who);
+  if (here) {
+    gy_format(e.text, sizeof e.text, "%s failed: out of memory to hear rank %d", who, r);
+  } else if (sys_errno) {
     gy_format(e.text, sizeof e.text, "the control connection to %s broke: %s (errno %d)", who,
               strerror(sys_errno), sys_errno);
   } else {

@@ -186,8 +186,13 @@ static void complete(struct gy_groups *g, struct collection *c) {
   *p = c->next;
   gyre_status st = form_groups(g, c, &mine);
   free(c);
-  if (st) gy_fault_judge(*g->fault, st, 0, gyre_last_error());
-  else answer(g, number, &mine);
+  if (st) {
+    char text[256];
+    gy_format(text, sizeof text, "rank 0 cannot put ranks into groups: %s", gyre_last_error());
+    gy_fault_judge(*g->fault, st, 0, text);
+    return;
+  }
+  answer(g, number, &mine);
 }
 
 static struct collection *find(struct gy_groups *g, uint64_t number) {

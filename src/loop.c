@@ -13,6 +13,7 @@
 #include "loop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -550,13 +551,44 @@ static void close_uv_loop(uv_loop_t *uv) {
   uv_loop_close(uv);
 }
 
+/* libuv aborts the process if its first loop finds no descriptors for an epoll set and a pipe. */
+static gyre_status check_descriptors(void) {
+  int fd[2], epoll = epoll_create1(EPOLL_CLOEXEC), rc = epoll < 0 ? -1 : pipe2(fd, O_CLOEXEC);
+  int sys_errno = errno;
+  if (epoll >= 0) close(epoll);
+  if (rc) return gy_fail_errno(GYRE_ERR_SYS, sys_errno, "making an event loop");
+  close(fd[0]);
+  close(fd[1]);
+  return GYRE_OK;
+}
+
+/* libuv aborts the process if its table of watched descriptors, whose length is a power of two, cannot
+ * grow: so we see first whether it can. */
+static bool has_room(const uv_loop_t *uv, int fd) {
+  size_t n = 64;
+  if ((unsigned)fd < uv->nwatchers) return true;
+  while (n < (size_t)fd + 3) n *= 2;
+  void *table = malloc(n * sizeof(void *));
+  free(table);
+  return table != NULL;
+}
+
+gyre_status gy_loop_watch(uv_loop_t *uv, uv_poll_t *poll, int fd) {
+  if (!has_room(uv, fd)) return gy_fail(GYRE_ERR_NOMEM, "out of memory to watch a socket");
+  int rc = uv_poll_init(uv, poll, fd);
+  if (!rc) return GYRE_OK;
+  return gy_fail_errno(rc == UV_ENOMEM ? GYRE_ERR_NOMEM : GYRE_ERR_SYS, -rc, "cannot watch a socket");
+}
+
 gyre_status gy_loop_create(const struct gy_settings *settings, bool background, struct gy_loop **out) {
-  gyre_status st = GYRE_ERR_NOMEM;
+  gyre_status st;
   struct gy_loop *l = calloc(1, sizeof *l);
   if (!l) return gy_fail(GYRE_ERR_NOMEM, "out of memory for the loop");
+  st = check_descriptors();
+  if (st) goto free_loop;
   int rc = uv_loop_init(&l->uv);
   if (rc) {
-    st = gy_fail_errno(GYRE_ERR_SYS, -rc, "making an event loop");
+    st = gy_fail_errno(rc == UV_ENOMEM ? GYRE_ERR_NOMEM : GYRE_ERR_SYS, -rc, "making an event loop");
     goto free_loop;
   }
   gy_fork_own(uv_backend_fd(&l->uv));
@@ -569,12 +601,12 @@ gyre_status gy_loop_create(const struct gy_settings *settings, bool background, 
   monotonic_cond(&l->background.cond);
   l->wake_fd = gy_fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (l->wake_fd < 0) {
-    st = gy_fail_errno(GYRE_ERR_SYS, errno, "making an eventfd (descriptor limit?)");
+    st = gy_fail_errno(GYRE_ERR_SYS, errno, "making an eventfd");
     goto close_uv;
   }
   l->background_fd = gy_fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (l->background_fd < 0) {
-    st = gy_fail_errno(GYRE_ERR_SYS, errno, "making an eventfd (descriptor limit?)");
+    st = gy_fail_errno(GYRE_ERR_SYS, errno, "making an eventfd");
     goto close_wake_fd;
   }
   if (l->thread_only) l->driver = &l->background;

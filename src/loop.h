@@ -50,6 +50,8 @@ void gy_loop_kick(struct gy_loop *l, bool will_wait);
 gyre_status gy_loop_wait(struct gy_loop *l, const atomic_int *done, int timeout_ms);
 /* Runs fn on the driving thread, locked, and returns when it has. Not from a callback. */
 void gy_loop_call(struct gy_loop *l, void (*fn)(void *arg), void *arg);
+/* uv_poll_init, that fails where libuv would abort. */
+gyre_status gy_loop_watch(uv_loop_t *uv, uv_poll_t *poll, int fd);
 /* One pass without blocking, unless another thread drives. Callbacks run here. */
 void gy_loop_progress(struct gy_loop *l);
 /* For other event loops; see gyre_context_fd. -1 and gyre_last_error() on failure. */

@@ -329,6 +329,18 @@ static void listener_resume(uv_timer_t *timer) {
     uv_timer_start(timer, listener_resume, GY_ACCEPT_PAUSE_MS, 0);
 }
 
+/* Who waits for a connection gets to know why it did not come. */
+static void cannot_accept(struct gy_net *net, int sys_errno) {
+  struct gy_expect *e;
+  gy_log(GY_LOG_INFO, "cannot accept a connection: %s%s; trying again in %d ms",
+         strerror(sys_errno), gy_errno_advice(sys_errno), GY_ACCEPT_PAUSE_MS);
+  TAILQ_FOREACH(e, &net->expects, link) {
+    e->refused++;
+    gy_format(e->refused_text, sizeof e->refused_text, "rank %d could not accept a connection: %s%s",
+              e->to, strerror(sys_errno), gy_errno_advice(sys_errno));
+  }
+}
+
 static void listener_event(uv_poll_t *poll, int status, int events) {
   struct gy_listen *l = poll->data;
   struct gy_net *net = l->w.net;
@@ -347,8 +359,7 @@ static void listener_event(uv_poll_t *poll, int status, int events) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       status = -errno;
-      gy_log(GY_LOG_INFO, "cannot accept a connection: %s; trying again in %d ms", strerror(errno),
-             GY_ACCEPT_PAUSE_MS);
+      cannot_accept(net, errno);
     }
     /* Everything else is the fate of one connection that died in the queue. */
   }
@@ -542,6 +553,8 @@ static gyre_status check_congestion(const char *name) {
   int sys_errno = errno;
   close(fd);
   if (rc == 0) return GYRE_OK;
+  if (sys_errno != ENOENT && sys_errno != EPERM)
+    return gy_fail_errno(GYRE_ERR_SYS, sys_errno, "cannot try GYRE_TCP_CONGESTION=%s", name);
   FILE *f = fopen("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "re");
   if (f != NULL && fgets(offered, sizeof offered, f) != NULL) offered[strcspn(offered, "\n")] = 0;
   if (f != NULL) fclose(f);

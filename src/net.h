@@ -88,9 +88,9 @@ gyre_status gy_net_expect(struct gy_net *net, enum gy_conn_kind kind,
                           const uint8_t key[GY_KEY_BYTES], int to, const struct gy_secret *secret,
                           gy_accept_cb cb, void *user, struct gy_expect **out);
 void gy_net_unexpect(struct gy_expect *e);
-/* How many inbound handshakes for this expectation have failed, and a text about the last
- * ("a process at 10.0.0.2:5000 that says it is rank 1 was refused: its secret differs"), for
- * time-out messages. A process tries more than once, so it counts more than once. */
+/* How many inbound handshakes for this expectation have failed, or could not be accepted, and a text
+ * about the last ("a process at 10.0.0.2:5000 that says it is rank 1 was refused: its secret
+ * differs"), for time-out messages. A process tries more than once, so it counts more than once. */
 unsigned gy_net_refused(const struct gy_expect *e, char *text, size_t capacity);
 
 struct gy_dial_target {

@@ -90,8 +90,8 @@ bool gy_place_scan(const char *text, struct gy_place *out) {
 /* ------------------------------------------------------------------------------- unique id --- */
 /* {u8 version, secret, key, host, u8 number of addresses, addresses}, the rest zero. */
 
-void gy_id_write(const struct gy_place *place, const uint8_t secret[GY_ID_SECRET],
-                 gyre_unique_id *out) {
+gyre_status gy_id_write(const struct gy_place *place, const uint8_t secret[GY_ID_SECRET],
+                        gyre_unique_id *out) {
   struct gy_writer head = {0};
   const size_t room =
       sizeof out->bytes - (1 + GY_ID_SECRET + sizeof place->key + sizeof place->host + 1);
@@ -109,10 +109,13 @@ void gy_id_write(const struct gy_place *place, const uint8_t secret[GY_ID_SECRET
   gy_w_bytes(&head, place->host, sizeof place->host);
   gy_w_u8(&head, n);
   gy_w_bytes(&head, list.data, list.len);
+  bool failed = head.failed || list.failed;
   memset(out, 0, sizeof *out);
-  if (!head.failed && !list.failed) memcpy(out->bytes, head.data, head.len);
+  if (!failed) memcpy(out->bytes, head.data, head.len);
+  explicit_bzero(head.own, sizeof head.own);
   gy_w_free(&head);
   gy_w_free(&list);
+  return failed ? gy_fail(GYRE_ERR_NOMEM, "out of memory for a unique id") : GYRE_OK;
 }
 
 gyre_status gy_id_read(const gyre_unique_id *id, struct gy_place *place,

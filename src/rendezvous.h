@@ -43,8 +43,8 @@ size_t gy_place_print(const struct gy_place *place, char out[GY_PLACE_TEXT]);
 bool gy_place_scan(const char *text, struct gy_place *out);
 
 #define GY_ID_SECRET 32
-void gy_id_write(const struct gy_place *place, const uint8_t secret[GY_ID_SECRET],
-                 gyre_unique_id *out);
+gyre_status gy_id_write(const struct gy_place *place, const uint8_t secret[GY_ID_SECRET],
+                        gyre_unique_id *out);
 gyre_status gy_id_read(const gyre_unique_id *id, struct gy_place *place,
                        uint8_t secret[GY_ID_SECRET]);
 

@@ -59,11 +59,19 @@ gyre_status gy_fail_format(gyre_status status, const char *fmt, ...) {
   return status;
 }
 
+const char *gy_errno_advice(int sys_errno) {
+  switch (sys_errno) {
+    case EMFILE: return "; raise ulimit -n";
+    case ENFILE: return "; raise sysctl fs.file-max";
+    default: return "";
+  }
+}
+
 gyre_status gy_fail_errno_format(gyre_status status, int sys_errno, const char *fmt, ...) {
   int saved_errno = errno;
-  char reason[128], suffix[192], text[TEXT_MAX];
-  gy_format(suffix, sizeof suffix, ": %s (errno %d)", strerror_r(sys_errno, reason, sizeof reason),
-            sys_errno);
+  char reason[128], suffix[256], text[TEXT_MAX];
+  gy_format(suffix, sizeof suffix, ": %s (errno %d)%s",
+            strerror_r(sys_errno, reason, sizeof reason), sys_errno, gy_errno_advice(sys_errno));
   va_list args;
   va_start(args, fmt);
   size_t n = format_cut(text, sizeof text - strlen(suffix), fmt,

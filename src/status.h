@@ -24,6 +24,8 @@
 /* What stands behind them. They are macros around an inline function so that compilers and
  * analysers see, in every file, that a failure returns the status it was given. */
 gyre_status gy_fail_format(gyre_status status, const char *fmt, ...) GY_PRINTF(2, 3);
+/* "; raise ..." where an errno says that a limit is reached, else "". gy_fail_errno has it in its text. */
+const char *gy_errno_advice(int sys_errno);
 gyre_status gy_fail_errno_format(gyre_status status, int sys_errno, const char *fmt, ...)
     GY_PRINTF(3, 4);
 gyre_status gy_fail_copy(gyre_status status, const char *text);

@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "fork.h"
+#include "loop.h"
 #include "net_core.h"
 #include "status.h"
 
 gyre_status gy_watch_open(struct gy_watch *w, struct gy_net *net, int fd) {
-  int rc = uv_poll_init(net->loop, &w->poll, fd);
-  if (rc != 0) return gy_fail_errno(GYRE_ERR_SYS, -rc, "cannot watch socket %d", fd);
+  gyre_status st = gy_loop_watch(net->loop, &w->poll, fd);
+  if (st != GYRE_OK) return st;
   uv_timer_init(net->loop, &w->timer);
   w->net = net;
   w->fd = fd;

@@ -15,22 +15,34 @@ enum { FAMILY_V4 = 4, FAMILY_V6 = 6 }; /* on the wire; AF_* differ between syste
 /* --------------------------------------------------------------------------------- writer --- */
 
 void gy_w_free(struct gy_writer *w) {
-  free(w->data);
-  *w = (struct gy_writer){0};
+  if (w->data != w->own) free(w->data);
+  w->data = NULL;
+  w->len = w->capacity = 0;
+  w->failed = false;
+}
+
+/* Never smaller than `own`. */
+static bool reserve(struct gy_writer *w, size_t capacity) {
+  if (!w->data && capacity <= sizeof w->own) {
+    w->data = w->own;
+    w->capacity = sizeof w->own;
+    return true;
+  }
+  bool moves = w->data == w->own;
+  if (capacity < 2 * w->capacity) capacity = 2 * w->capacity;
+  uint8_t *data = realloc(moves ? NULL : w->data, capacity);
+  if (!data) return false;
+  if (moves) memcpy(data, w->own, w->len);
+  w->data = data;
+  w->capacity = capacity;
+  return true;
 }
 
 static uint8_t *grow(struct gy_writer *w, size_t len) {
   if (w->failed) return NULL;
-  if (len > w->capacity - w->len) {
-    size_t capacity = w->capacity < 128 ? 256 : 2 * w->capacity;
-    if (capacity < w->len + len) capacity = w->len + len;
-    uint8_t *data = realloc(w->data, capacity);
-    if (!data) {
-      w->failed = true;
-      return NULL;
-    }
-    w->data = data;
-    w->capacity = capacity;
+  if (len > w->capacity - w->len && !reserve(w, w->len + len)) {
+    w->failed = true;
+    return NULL;
   }
   uint8_t *at = w->data + w->len;
   w->len += len;

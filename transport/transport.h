@@ -114,8 +114,8 @@ extern const struct gy_tl_ops gy_self_ops; /* a rank to itself, always */
 
 /* ---- called by transports, on the driving thread; none re-enters the transport ---- */
 void gy_on_xfer_done(struct gy_link *l, struct gy_xfer *x);
-/* The link broke: the peer closed (sys_errno 0), an errno, or GYRE_ERR_PROTO with gyre_last_error()
- * as text. */
+/* The link broke: the peer closed (sys_errno 0), an errno, or another status with gyre_last_error()
+ * as text. NOMEM, and SYS without an errno, mean that it could not be had at this end. */
 void gy_on_link_down(struct gy_link *l, gyre_status why, int sys_errno);
 /* A frame's descriptor differs from the posted receive's. */
 void gy_on_mismatch(struct gy_link *l, const struct gy_descriptor *mine,

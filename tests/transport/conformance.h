@@ -17,6 +17,7 @@ struct conformance {
   unsigned rounds;   /* of opening and closing */
   bool checksum;     /* frames carry checksums */
   const char *fault; /* of every rank; NULL: none */
+  bool brief; /* less data; as under a sanitizer, unless CONFORMANCE_WHOLE is in the environment */
 };
 
 extern const struct conformance *conformance; /* of the program */
@@ -35,6 +36,9 @@ void conformance_peer_leaves(void **state);
 void conformance_other_call(void **state);
 void conformance_describe(void **state);
 void conformance_open_and_close(void **state);
+
+/* Whether the suite is cut short. */
+bool conformance_is_brief(void);
 
 #define CONFORMANCE_TESTS                                                                  \
   cmocka_unit_test(conformance_sizes), cmocka_unit_test(conformance_reductions),           \

@@ -9,7 +9,7 @@
 #include "transport/tcp/link.h"
 
 static const size_t borders[] = {GY_FRAME_SMALL, STAGING_BYTES, 1u << 20};
-static struct conformance tcp = {&gy_tcp_ops, borders, 3, 2000, false, NULL};
+static struct conformance tcp = {&gy_tcp_ops, borders, 3, 2000, false, NULL, false};
 const struct conformance *conformance = &tcp;
 
 int main(void) {

@@ -15,7 +15,7 @@
 #include "transport/tcp/link.h"
 
 static const size_t borders[] = {GY_FRAME_SMALL, STAGING_BYTES};
-static const struct conformance summed = {&gy_tcp_ops, borders, 2, 0, true, NULL};
+static const struct conformance summed = {&gy_tcp_ops, borders, 2, 0, true, NULL, true};
 const struct conformance *conformance = &summed;
 
 /* ------------------------------------------------------------------------------ golden bytes --- */

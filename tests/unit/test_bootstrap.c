@@ -283,21 +283,17 @@ static void check_failed(const struct peer *p, gyre_status status, const char *p
 /* ----------------------------------------------------------------------------------- success --- */
 
 static void check_met(struct world *w, int n) {
-  struct gy_writer first = {0};
+  struct gy_writer first = {0}, other = {0};
   struct peer *root = NULL;
   for (int i = 0; i < n; i++) {
     struct peer *p = &w->peer[i];
     if (p->status != GYRE_OK) fail_msg("rank %d: %s", p->rank, p->text);
     if (p->rank == 0) root = p;
-    struct gy_writer mine = {0};
-    gy_roster_write(&mine, p->roster);
-    if (i == 0) {
-      first = mine;
-    } else {
-      assert_int_equal(mine.len, first.len);
-      assert_memory_equal(mine.data, first.data, first.len);
-      gy_w_free(&mine);
-    }
+    gy_roster_write(i == 0 ? &first : &other, p->roster);
+    if (i == 0) continue;
+    assert_int_equal(other.len, first.len);
+    assert_memory_equal(other.data, first.data, first.len);
+    gy_w_free(&other);
   }
   gy_w_free(&first);
   assert_non_null(root);

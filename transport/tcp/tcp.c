@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "../../src/log.h"
+#include "../../src/loop.h"
 #include "link.h"
 
 struct early { /* a peer's connection that came before our end was opened */
@@ -115,10 +116,10 @@ static gyre_status link_up(struct tcp_link *l, const struct gy_conn *conn) {
   uv_poll_t *watch_handle = malloc(sizeof *watch_handle);
   if (!watch_handle)
     return gy_fail(GYRE_ERR_NOMEM, "out of memory for the link to rank %d", l->base.peer);
-  int rc = uv_poll_init(l->tcp->core->uv, watch_handle, conn->fd);
-  if (rc) {
+  gyre_status st = gy_loop_watch(l->tcp->core->uv, watch_handle, conn->fd);
+  if (st) {
     free(watch_handle);
-    return gy_fail_errno(GYRE_ERR_SYS, -rc, "watching the link to rank %d", l->base.peer);
+    return gy_fail(st, "the link to rank %d: %s", l->base.peer, gyre_last_error());
   }
   watch_handle->data = l;
   l->watch = watch_handle;
@@ -137,12 +138,11 @@ static gyre_status link_up(struct tcp_link *l, const struct gy_conn *conn) {
 static void dialled(void *user, gyre_status status, const struct gy_conn *conn) {
   struct tcp_link *l = user;
   l->dial = NULL;
-  if (status) {
-    gy_tcp_link_down(l, status, 0);
-  } else if (link_up(l, conn)) {
-    close(conn->fd);
-    gy_tcp_link_down(l, GYRE_ERR_SYS, 0);
+  if (!status) {
+    status = link_up(l, conn);
+    if (status) close(conn->fd);
   }
+  if (status) gy_tcp_link_down(l, status, 0);
 }
 
 static struct tcp_link *find_link(struct tcp *t, int peer, uint16_t lane) {
