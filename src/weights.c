@@ -117,6 +117,7 @@ void gy_weight_apply(void *dst, const void *src, size_t count, gyre_dtype type, 
 }
 
 void gy_weight_finish(void *data, size_t count, gyre_dtype type, gyre_op op, double total) {
+  if (count == 0) return; /* there may be no scratch */
   if (total == 0) memset(data, 0, count * gyre_dtype_size(type));
   else if (op == GYRE_AVG) gy_divide(data, count, type, total);
 }
