@@ -109,6 +109,8 @@ GY_FLOAT_SCALARS(f32, float, float, f32, GY_PLAIN, GY_PLAIN)
 GY_FLOAT_SCALARS(f64, double, double, f64, GY_PLAIN, GY_PLAIN)
 GY_FLOAT_SCALARS(f16, uint16_t, float, f32, gy_f16_to_f32, gy_f32_to_f16)
 GY_FLOAT_SCALARS(bf16, uint16_t, float, f32, gy_bf16_to_f32, gy_f32_to_bf16)
+GY_FLOAT_SCALARS(f8e4m3, uint8_t, float, f32, gy_e4m3_to_f32, gy_f32_to_e4m3)
+GY_FLOAT_SCALARS(f8e5m2, uint8_t, float, f32, gy_e5m2_to_f32, gy_f32_to_e5m2)
 
 /* T: the type; U: an unsigned type at least as wide as int, in which sums and products wrap; W:
  * one that holds T and the divisor with T's sign. */
@@ -187,16 +189,18 @@ static GY_PAIR_SCALAR(minloc_f32_i32, struct f32_i32, order_of_floats) static GY
 
 const struct gy_kernels gy_kernels_scalar = {
     .isa = "scalar",
-    .reduce = GY_KERNEL_ROWS,
-    .multiply = GY_MULTIPLY_ROW,
+    .reduce =
+        {GY_KERNEL_ROWS, [GYRE_F8_E4M3] = GY_FLOAT_ROW(f8e4m3), [GYRE_F8_E5M2] = GY_FLOAT_ROW(f8e5m2)},
+    .multiply = {GY_MULTIPLY_ROW, [GYRE_F8_E4M3] = multiply_f8e4m3, [GYRE_F8_E5M2] = multiply_f8e5m2},
     .copy = copy,
 };
 
 static const gy_reduce_fn scale[GYRE_DTYPE_COUNT] = {
-    [GYRE_F32] = scale_f32,   [GYRE_F64] = scale_f64, [GYRE_F16] = scale_f16,
-    [GYRE_BF16] = scale_bf16, [GYRE_I8] = scale_i8,   [GYRE_U8] = scale_u8,
-    [GYRE_I16] = scale_i16,   [GYRE_U16] = scale_u16, [GYRE_I32] = scale_i32,
-    [GYRE_U32] = scale_u32,   [GYRE_I64] = scale_i64, [GYRE_U64] = scale_u64,
+    [GYRE_F32] = scale_f32,        [GYRE_F64] = scale_f64,        [GYRE_F16] = scale_f16,
+    [GYRE_BF16] = scale_bf16,      [GYRE_I8] = scale_i8,          [GYRE_U8] = scale_u8,
+    [GYRE_I16] = scale_i16,        [GYRE_U16] = scale_u16,        [GYRE_I32] = scale_i32,
+    [GYRE_U32] = scale_u32,        [GYRE_I64] = scale_i64,        [GYRE_U64] = scale_u64,
+    [GYRE_F8_E4M3] = scale_f8e4m3, [GYRE_F8_E5M2] = scale_f8e5m2,
 };
 
 void gy_scale(void *dst, const void *src, size_t count, gyre_dtype type, uint32_t divisor) {
@@ -208,10 +212,8 @@ void gy_scale(void *dst, const void *src, size_t count, gyre_dtype type, uint32_
 }
 
 static const gy_multiply_fn divide[GYRE_DTYPE_COUNT] = {
-    [GYRE_F32] = divide_f32,
-    [GYRE_F64] = divide_f64,
-    [GYRE_F16] = divide_f16,
-    [GYRE_BF16] = divide_bf16,
+    [GYRE_F32] = divide_f32,   [GYRE_F64] = divide_f64,        [GYRE_F16] = divide_f16,
+    [GYRE_BF16] = divide_bf16, [GYRE_F8_E4M3] = divide_f8e4m3, [GYRE_F8_E5M2] = divide_f8e5m2,
 };
 
 void gy_divide(void *data, size_t count, gyre_dtype type, double divisor) {
@@ -288,10 +290,15 @@ gyre_status gy_reduce_use(const char *isa) {
 
 const char *gy_reduce_isa(void) { return current()->isa; }
 
-gy_reduce_fn gy_reduce_kernel(gyre_dtype type, gyre_op op) { return current()->reduce[type][op]; }
+/* What an instruction set has no kernel for is done by the scalar ones. */
+gy_reduce_fn gy_reduce_kernel(gyre_dtype type, gyre_op op) {
+  gy_reduce_fn own = current()->reduce[type][op];
+  return own ? own : gy_kernels_scalar.reduce[type][op];
+}
 
 void gy_multiply(void *dst, const void *src, size_t count, gyre_dtype type, double factor) {
-  current()->multiply[type](dst, src, src, count, factor);
+  gy_multiply_fn own = current()->multiply[type];
+  (own ? own : gy_kernels_scalar.multiply[type])(dst, src, src, count, factor);
 }
 
 gy_reduce_fn gy_reduce_reference(gyre_dtype type, gyre_op op) {

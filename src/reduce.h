@@ -8,7 +8,7 @@
  * Rules (tested against the scalar reference at every length, offset and split):
  *   - a is the left operand. dst may be the same as a or b (whole overlap), never partly
  *   overlapping. - no alignment is required beyond the element's own, and not even that (network
- *   buffers). - integers wrap; min/max: NaN wins (payload unspecified, quiet), -0 < +0; f16/bf16
+ *   buffers). - integers wrap; min/max: NaN wins (payload unspecified, quiet), -0 < +0; halves and 8-bit floats
  *   computed in f32, rounded
  *     to nearest even once per call. Results do not depend on the kernel, the split or the offset.
  *   - AVG combines as SUM; gy_scale divides. Logical operators give 0 or 1.
@@ -62,10 +62,15 @@ const char *gy_reduce_isa(void);
  * and the setting. ARG if unknown or not offered by this CPU. */
 gyre_status gy_reduce_use(const char *isa);
 
-/* half.c: scalar conversions, round to nearest even, NaN kept quiet. */
+/* half.c: scalar conversions, round to nearest even, NaN kept quiet. What is too large becomes infinity,
+ * or in e4m3, which has none, NaN. */
 float gy_f16_to_f32(uint16_t h);
 uint16_t gy_f32_to_f16(float f);
 float gy_bf16_to_f32(uint16_t h);
 uint16_t gy_f32_to_bf16(float f);
+float gy_e4m3_to_f32(uint8_t b);
+uint8_t gy_f32_to_e4m3(float f);
+float gy_e5m2_to_f32(uint8_t b);
+uint8_t gy_f32_to_e5m2(float f);
 
 #endif

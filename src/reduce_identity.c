@@ -9,7 +9,7 @@
 #include "reduce.h"
 
 /* The bits of the identity, in the low bytes. Least and greatest: the infinities of the
- * floating-point types. */
+ * floating-point types that have them. */
 struct limits {
   uint64_t one, least, greatest;
 };
@@ -27,6 +27,8 @@ static const struct limits limits[GYRE_DTYPE_COUNT] = {
     [GYRE_U32] = {1, 0, 0xffffffff},
     [GYRE_I64] = {1, 0x8000000000000000, 0x7fffffffffffffff},
     [GYRE_U64] = {1, 0, 0xffffffffffffffff},
+    [GYRE_F8_E4M3] = {0x38, 0xfe, 0x7e},
+    [GYRE_F8_E5M2] = {0x3c, 0xfc, 0x7c},
 };
 
 static uint64_t identity(gyre_dtype type, gyre_op op) {

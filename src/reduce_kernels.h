@@ -41,7 +41,7 @@ void gy_maxloc_f64_i64(void *dst, const void *a, const void *b, size_t count, ui
 void gy_minloc_i64_i64(void *dst, const void *a, const void *b, size_t count, uint32_t divisor);
 void gy_maxloc_i64_i64(void *dst, const void *a, const void *b, size_t count, uint32_t divisor);
 
-/* Contents of gy_kernels.reduce for functions named <op>_<type>. Products and bits do not know
+/* Contents of gy_kernels.reduce, of types that every table has, for functions named <op>_<type>. Products and bits do not know
  * signs; AVG combines as SUM. */
 #define GY_FLOAT_ROW(type)                                                       \
   {                                                                              \
@@ -56,23 +56,19 @@ void gy_maxloc_i64_i64(void *dst, const void *a, const void *b, size_t count, ui
   }
 #define GY_PAIR_ROW(minloc, maxloc) \
   { [GYRE_MINLOC] = (minloc), [GYRE_MAXLOC] = (maxloc) }
-#define GY_KERNEL_ROWS                                                                                   \
-  {                                                                                                      \
-    [GYRE_F32] = GY_FLOAT_ROW(f32), [GYRE_F64] = GY_FLOAT_ROW(f64), [GYRE_F16] = GY_FLOAT_ROW(f16),      \
-    [GYRE_BF16] = GY_FLOAT_ROW(bf16), [GYRE_I8] = GY_INTEGER_ROW(i8, u8),                                \
-    [GYRE_U8] = GY_INTEGER_ROW(u8, u8), [GYRE_I16] = GY_INTEGER_ROW(i16, u16),                           \
-    [GYRE_U16] = GY_INTEGER_ROW(u16, u16), [GYRE_I32] = GY_INTEGER_ROW(i32, u32),                        \
-    [GYRE_U32] = GY_INTEGER_ROW(u32, u32), [GYRE_I64] = GY_INTEGER_ROW(i64, u64),                        \
-    [GYRE_U64] = GY_INTEGER_ROW(u64, u64), [GYRE_F32_I32] = GY_PAIR_ROW(minloc_f32_i32, maxloc_f32_i32), \
-    [GYRE_I32_I32] = GY_PAIR_ROW(minloc_i32_i32, maxloc_i32_i32),                                        \
-    [GYRE_F64_I64] = GY_PAIR_ROW(gy_minloc_f64_i64, gy_maxloc_f64_i64),                                  \
-    [GYRE_I64_I64] = GY_PAIR_ROW(gy_minloc_i64_i64, gy_maxloc_i64_i64),                                  \
-  }
+#define GY_KERNEL_ROWS                                                                                 \
+  [GYRE_F32] = GY_FLOAT_ROW(f32), [GYRE_F64] = GY_FLOAT_ROW(f64), [GYRE_F16] = GY_FLOAT_ROW(f16),      \
+  [GYRE_BF16] = GY_FLOAT_ROW(bf16), [GYRE_I8] = GY_INTEGER_ROW(i8, u8),                                \
+  [GYRE_U8] = GY_INTEGER_ROW(u8, u8), [GYRE_I16] = GY_INTEGER_ROW(i16, u16),                           \
+  [GYRE_U16] = GY_INTEGER_ROW(u16, u16), [GYRE_I32] = GY_INTEGER_ROW(i32, u32),                        \
+  [GYRE_U32] = GY_INTEGER_ROW(u32, u32), [GYRE_I64] = GY_INTEGER_ROW(i64, u64),                        \
+  [GYRE_U64] = GY_INTEGER_ROW(u64, u64), [GYRE_F32_I32] = GY_PAIR_ROW(minloc_f32_i32, maxloc_f32_i32), \
+  [GYRE_I32_I32] = GY_PAIR_ROW(minloc_i32_i32, maxloc_i32_i32),                                        \
+  [GYRE_F64_I64] = GY_PAIR_ROW(gy_minloc_f64_i64, gy_maxloc_f64_i64),                                  \
+  [GYRE_I64_I64] = GY_PAIR_ROW(gy_minloc_i64_i64, gy_maxloc_i64_i64)
 
-#define GY_MULTIPLY_ROW                                                                                           \
-  {                                                                                                               \
-    [GYRE_F32] = multiply_f32, [GYRE_F64] = multiply_f64, [GYRE_F16] = multiply_f16, [GYRE_BF16] = multiply_bf16, \
-  }
+#define GY_MULTIPLY_ROW \
+  [GYRE_F32] = multiply_f32, [GYRE_F64] = multiply_f64, [GYRE_F16] = multiply_f16, [GYRE_BF16] = multiply_bf16
 
 #endif
 
@@ -328,6 +324,6 @@ static void copy(void *dst, const void *src, size_t bytes) {
 }
 
 const struct gy_kernels GY_TABLE = {
-    .isa = GY_ISA, .reduce = GY_KERNEL_ROWS, .multiply = GY_MULTIPLY_ROW, .copy = copy};
+    .isa = GY_ISA, .reduce = {GY_KERNEL_ROWS}, .multiply = {GY_MULTIPLY_ROW}, .copy = copy};
 
 #endif

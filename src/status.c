@@ -144,6 +144,7 @@ static const struct {
     [GYRE_I64] = {"i64", 8},         [GYRE_U64] = {"u64", 8},
     [GYRE_F32_I32] = {"f32_i32", 8}, [GYRE_F64_I64] = {"f64_i64", 16},
     [GYRE_I32_I32] = {"i32_i32", 8}, [GYRE_I64_I64] = {"i64_i64", 16},
+    [GYRE_F8_E4M3] = {"f8e4m3", 1},  [GYRE_F8_E5M2] = {"f8e5m2", 1},
 };
 
 size_t gyre_dtype_size(gyre_dtype type) {

@@ -105,9 +105,12 @@ typedef enum gyre_dtype {
   GYRE_F32_I32, /* a pair: struct { float value; int32_t index; } */
   GYRE_F64_I64, /* struct { double value; int64_t index; } */
   GYRE_I32_I32, /* struct { int32_t value, index; } */
-  GYRE_I64_I64  /* struct { int64_t value, index; } */
+  GYRE_I64_I64, /* struct { int64_t value, index; } */
+  GYRE_F8_E4M3, /* the 8-bit types of the OCP specification (2023). Up to 448, no infinity: what is larger
+                   becomes NaN (the specification's non-saturating mode) */
+  GYRE_F8_E5M2 /* up to 57344; what is larger becomes an infinity */
 } gyre_dtype;
-#define GYRE_DTYPE_COUNT 16
+#define GYRE_DTYPE_COUNT 18
 
 /* SUM, PROD, MIN, MAX and AVG take numbers: the floating-point and integer types. Integer SUM and
  * PROD wrap. AVG is the sum divided by the world size; for integers the sum wraps, then divides

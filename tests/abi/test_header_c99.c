@@ -22,6 +22,6 @@ int main(void) {
   if (sizeof id.bytes != 128) return 4;
   if (GYRE_VERSION != 10000 * GYRE_VERSION_MAJOR + 100 * GYRE_VERSION_MINOR + GYRE_VERSION_PATCH)
     return 5;
-  if (GYRE_I64_I64 + 1 != GYRE_DTYPE_COUNT || GYRE_MAXLOC + 1 != GYRE_OP_COUNT) return 6;
+  if (GYRE_F8_E5M2 + 1 != GYRE_DTYPE_COUNT || GYRE_MAXLOC + 1 != GYRE_OP_COUNT) return 6;
   return 0;
 }

@@ -97,9 +97,10 @@ static void values(void **state) {
     assert_int_equal(statuses[i], -i);
   assert_int_equal(GYRE_IN_PROGRESS, 1);
 
-  const int types[] = {GYRE_F32,     GYRE_F64,     GYRE_F16,     GYRE_BF16,   GYRE_I8,  GYRE_U8,
-                       GYRE_I16,     GYRE_U16,     GYRE_I32,     GYRE_U32,    GYRE_I64, GYRE_U64,
-                       GYRE_F32_I32, GYRE_F64_I64, GYRE_I32_I32, GYRE_I64_I64};
+  const int types[] = {GYRE_F32,     GYRE_F64,     GYRE_F16,     GYRE_BF16,    GYRE_I8,
+                       GYRE_U8,      GYRE_I16,     GYRE_U16,     GYRE_I32,     GYRE_U32,
+                       GYRE_I64,     GYRE_U64,     GYRE_F32_I32, GYRE_F64_I64, GYRE_I32_I32,
+                       GYRE_I64_I64, GYRE_F8_E4M3, GYRE_F8_E5M2};
   assert_int_equal(sizeof types / sizeof *types, GYRE_DTYPE_COUNT);
   for (int i = 0; i < GYRE_DTYPE_COUNT; i++) assert_int_equal(types[i], i);
   const int ops[] = {GYRE_SUM,  GYRE_PROD, GYRE_MIN, GYRE_MAX,  GYRE_AVG,    GYRE_BAND,  GYRE_BOR,

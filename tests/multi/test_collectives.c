@@ -24,6 +24,8 @@ static int64_t value(gyre_dtype type, gyre_op op, int rank, size_t i) {
   bool is_signed = type != GYRE_U8 && type != GYRE_U16 && type != GYRE_U32 && type != GYRE_U64;
   uint64_t mix = (i + 1) * 2654435761u + (uint64_t)rank * 40503u;
   int64_t small = (int64_t)(mix >> 7) % 6;
+  if (op != GYRE_PROD && (type == GYRE_F8_E4M3 || type == GYRE_F8_E5M2))
+    return small % 3 - 1; /* more than 8 may be inexact */
   if (op == GYRE_PROD) return small == 0 ? 2 : small == 1 && is_signed ? -1 : 1;
   return is_signed ? small - 3 : small;
 }
@@ -34,6 +36,8 @@ static void store(gyre_dtype type, void *at, size_t i, int64_t v) {
     case GYRE_F64: ((double *)at)[i] = (double)v; break;
     case GYRE_F16: ((uint16_t *)at)[i] = gy_f32_to_f16((float)v); break;
     case GYRE_BF16: ((uint16_t *)at)[i] = gy_f32_to_bf16((float)v); break;
+    case GYRE_F8_E4M3: ((uint8_t *)at)[i] = gy_f32_to_e4m3((float)v); break;
+    case GYRE_F8_E5M2: ((uint8_t *)at)[i] = gy_f32_to_e5m2((float)v); break;
     case GYRE_I8:
     case GYRE_U8: ((uint8_t *)at)[i] = (uint8_t)v; break;
     case GYRE_I16:
@@ -57,6 +61,8 @@ static void store_average(gyre_dtype type, void *at, size_t i, int64_t sum, int 
     case GYRE_F64: ((double *)at)[i] = (double)sum / n; break;
     case GYRE_F16: ((uint16_t *)at)[i] = gy_f32_to_f16((float)sum / (float)n); break;
     case GYRE_BF16: ((uint16_t *)at)[i] = gy_f32_to_bf16((float)sum / (float)n); break;
+    case GYRE_F8_E4M3: ((uint8_t *)at)[i] = gy_f32_to_e4m3((float)sum / (float)n); break;
+    case GYRE_F8_E5M2: ((uint8_t *)at)[i] = gy_f32_to_e5m2((float)sum / (float)n); break;
     default: store(type, at, i, sum / n);
   }
 }
@@ -95,6 +101,8 @@ static void store_identity(gyre_dtype type, gyre_op op, void *at, size_t i) {
   else if (type == GYRE_F64) ((double *)at)[i] = (double)infinity;
   else if (type == GYRE_F16) ((uint16_t *)at)[i] = gy_f32_to_f16(infinity);
   else if (type == GYRE_BF16) ((uint16_t *)at)[i] = gy_f32_to_bf16(infinity);
+  else if (type == GYRE_F8_E4M3) store(type, at, i, op == GYRE_MIN ? 448 : -448);
+  else if (type == GYRE_F8_E5M2) ((uint8_t *)at)[i] = gy_f32_to_e5m2(infinity);
   else if (op == GYRE_MIN) store(type, at, i, greatest[type]);
   else store(type, at, i, type < (gyre_dtype)(sizeof least / sizeof *least) ? least[type] : 0);
 }

@@ -21,6 +21,8 @@ static struct perf_data data, result;
 static double rounded(gyre_dtype type, double v) {
   if (type == GYRE_F16) return (double)gy_f16_to_f32(gy_f32_to_f16((float)v));
   if (type == GYRE_BF16) return (double)gy_bf16_to_f32(gy_f32_to_bf16((float)v));
+  if (type == GYRE_F8_E4M3) return (double)gy_e4m3_to_f32(gy_f32_to_e4m3((float)v));
+  if (type == GYRE_F8_E5M2) return (double)gy_e5m2_to_f32(gy_f32_to_e5m2((float)v));
   return type == GYRE_F32 ? (double)(float)v : v;
 }
 

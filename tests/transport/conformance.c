@@ -126,6 +126,8 @@ static void fill_values(void *to, gyre_dtype type, size_t n, unsigned who) {
       case GYRE_F64: ((double *)to)[i] = (double)v; break;
       case GYRE_F16: ((uint16_t *)to)[i] = gy_f32_to_f16((float)v); break;
       case GYRE_BF16: ((uint16_t *)to)[i] = gy_f32_to_bf16((float)v); break;
+      case GYRE_F8_E4M3: ((uint8_t *)to)[i] = gy_f32_to_e4m3((float)v); break;
+      case GYRE_F8_E5M2: ((uint8_t *)to)[i] = gy_f32_to_e5m2((float)v); break;
       case GYRE_I8:
       case GYRE_U8: ((uint8_t *)to)[i] = (uint8_t)v; break;
       case GYRE_I16:

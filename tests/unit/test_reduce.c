@@ -54,7 +54,8 @@ static gyre_dtype index_type(gyre_dtype t) { return gyre_dtype_size(t) == 8 ? GY
 
 static int mantissa_bits(gyre_dtype t) { /* 0: an integer */
   static const int bits[GYRE_DTYPE_COUNT] = {
-      [GYRE_F32] = 23, [GYRE_F64] = 52, [GYRE_F16] = 10, [GYRE_BF16] = 7};
+      [GYRE_F32] = 23, [GYRE_F64] = 52,    [GYRE_F16] = 10,
+      [GYRE_BF16] = 7, [GYRE_F8_E4M3] = 3, [GYRE_F8_E5M2] = 2};
   return bits[t];
 }
 
@@ -75,6 +76,7 @@ static uint64_t exponent_mask(gyre_dtype t) { /* also the bits of infinity */
 }
 
 static bool is_nan(uint64_t u, gyre_dtype t) {
+  if (t == GYRE_F8_E4M3) return (u & 0x7f) == 0x7f; /* its only ones; no infinity either */
   return mantissa_bits(t) > 0 && (u & ~(UINT64_C(1) << (type_bits(t) - 1))) > exponent_mask(t);
 }
 
@@ -83,6 +85,8 @@ static bool same(uint64_t got, uint64_t expected, gyre_dtype t) {
   if (!is_nan(expected, t)) return got == expected;
   return is_nan(got, t) && (got >> (mantissa_bits(t) - 1) & 1u);
 }
+
+static uint64_t some_nan(gyre_dtype t) { return t == GYRE_F8_E4M3 ? 0x7f : exponent_mask(t) + 1; }
 
 /* Values at which something may go wrong; returns their number. */
 static size_t special_values(gyre_dtype t, uint64_t *out) {
@@ -162,6 +166,8 @@ static wide decode(uint64_t u, gyre_dtype t) {
   switch (t) {
     case GYRE_F16: return gy_f16_to_f32((uint16_t)u);
     case GYRE_BF16: return gy_bf16_to_f32((uint16_t)u);
+    case GYRE_F8_E4M3: return gy_e4m3_to_f32((uint8_t)u);
+    case GYRE_F8_E5M2: return gy_e5m2_to_f32((uint8_t)u);
     case GYRE_F32: memcpy(&f, &low, sizeof f); return f;
     default: memcpy(&d, &u, sizeof d); return d;
   }
@@ -175,6 +181,8 @@ static uint64_t encode(wide x, gyre_dtype t) {
   switch (t) {
     case GYRE_F16: return gy_f32_to_f16(f);
     case GYRE_BF16: return gy_f32_to_bf16(f);
+    case GYRE_F8_E4M3: return gy_f32_to_e4m3(f);
+    case GYRE_F8_E5M2: return gy_f32_to_e5m2(f);
     case GYRE_F32: memcpy(&low, &f, sizeof low); return low;
     default: memcpy(&u, &d, sizeof u); return u;
   }
@@ -189,7 +197,7 @@ static uint64_t float_oracle(uint64_t a, uint64_t b, gyre_dtype t, gyre_op op, u
   wide x = decode(a, t), y = decode(b, t);
   bool negative_a = a >> (type_bits(t) - 1) & 1u;
   if (op == GYRE_MIN || op == GYRE_MAX) {
-    if (is_nan(a, t) || is_nan(b, t)) return exponent_mask(t) + 1; /* some NaN */
+    if (is_nan(a, t) || is_nan(b, t)) return some_nan(t);
     bool a_less = x < y || (x == y && negative_a);
     return a_less == (op == GYRE_MIN) ? a : b;
   }

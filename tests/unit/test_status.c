@@ -134,7 +134,8 @@ static void types_have_sizes_and_names(void **state) {
                              {GYRE_I32, "i32", 4},         {GYRE_U32, "u32", 4},
                              {GYRE_I64, "i64", 8},         {GYRE_U64, "u64", 8},
                              {GYRE_F32_I32, "f32_i32", 8}, {GYRE_F64_I64, "f64_i64", 16},
-                             {GYRE_I32_I32, "i32_i32", 8}, {GYRE_I64_I64, "i64_i64", 16}};
+                             {GYRE_I32_I32, "i32_i32", 8}, {GYRE_I64_I64, "i64_i64", 16},
+                             {GYRE_F8_E4M3, "f8e4m3", 1},  {GYRE_F8_E5M2, "f8e5m2", 1}};
   for (size_t i = 0; i < GYRE_DTYPE_COUNT; i++) {
     assert_string_equal(gyre_dtype_name(all[i].type), all[i].name);
     assert_int_equal(gyre_dtype_size(all[i].type), all[i].size);

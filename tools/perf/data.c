@@ -30,6 +30,7 @@ static double within(gyre_dtype type, uint64_t random, int limit) {
 
 /* Up to this magnitude every integer is exact in the type. Integer types wrap: exact as well. */
 static int exact_integers(gyre_dtype type) {
+  if (perf_is_f8(type)) return type == GYRE_F8_E4M3 ? 16 : 8;
   return type == GYRE_BF16 ? 256 : type == GYRE_F16 ? 2048 : 1 << 20;
 }
 
@@ -99,6 +100,8 @@ double perf_value(const struct perf_series *s, int rank, size_t place) {
     case GYRE_AVG:
       return perf_is_float(s->type) ? averaged(s, rank, place) : summand(s, rank, place);
     default:
+      if (perf_is_f8(s->type))
+        return within(s->type, draw(s, rank, place), exact_integers(s->type));
       return perf_is_signed(s->type) ? within(s->type, draw(s, rank, place), 100)
                                      : within(s->type, draw(s, rank, place), 200);
   }

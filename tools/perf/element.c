@@ -24,8 +24,11 @@ gyre_dtype perf_index_type(gyre_dtype type) {
   return type == GYRE_F32_I32 || type == GYRE_I32_I32 ? GYRE_I32 : GYRE_I64;
 }
 
+bool perf_is_f8(gyre_dtype type) { return type == GYRE_F8_E4M3 || type == GYRE_F8_E5M2; }
+
 bool perf_is_float(gyre_dtype type) {
-  return type == GYRE_F32 || type == GYRE_F64 || type == GYRE_F16 || type == GYRE_BF16;
+  return type == GYRE_F32 || type == GYRE_F64 || type == GYRE_F16 || type == GYRE_BF16 ||
+         perf_is_f8(type);
 }
 
 bool perf_is_signed(gyre_dtype type) {
@@ -51,11 +54,34 @@ static double f16_value(uint16_t h) {
   return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
 }
 
+/* Sign, 4 bits of exponent with bias 7, 3 of fraction, and no infinity; or the upper half of an f16. */
+static double f8_value(gyre_dtype type, uint8_t b) {
+  int exponent = (b >> 3) & 15, fraction = b & 7;
+  double sign = b & 0x80u ? -1.0 : 1.0;
+  if (type == GYRE_F8_E5M2) return f16_value((uint16_t)(b << 8));
+  if (exponent == 15 && fraction == 7) return NAN;
+  return sign * (exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9));
+}
+
+/* The next value toward zero. */
+static uint8_t f8_of(gyre_dtype type, double value) {
+  uint8_t sign = signbit(value) ? 0x80u : 0u, found = 0, last = type == GYRE_F8_E4M3 ? 0x7e : 0x7c;
+  for (uint8_t b = 0; b <= last; b++)
+    if (f8_value(type, b) <= fabs(value)) found = b;
+  return sign | found;
+}
+
 void perf_put_float(gyre_dtype type, void *element, double value) {
   float single = (float)value;
   uint32_t bits;
   uint16_t half;
+  uint8_t byte;
   switch (type) {
+    case GYRE_F8_E4M3:
+    case GYRE_F8_E5M2:
+      byte = f8_of(type, value);
+      memcpy(element, &byte, sizeof(byte));
+      return;
     case GYRE_F64: memcpy(element, &value, sizeof(value)); return;
     case GYRE_F32: memcpy(element, &single, sizeof(single)); return;
     case GYRE_BF16: /* the upper half of an f32 */
@@ -73,6 +99,8 @@ double perf_get_float(gyre_dtype type, const void *element) {
   uint16_t half;
   uint32_t bits;
   switch (type) {
+    case GYRE_F8_E4M3:
+    case GYRE_F8_E5M2: return f8_value(type, *(const uint8_t *)element);
     case GYRE_F64: memcpy(&value, element, sizeof(value)); return value;
     case GYRE_F32: memcpy(&single, element, sizeof(single)); return (double)single;
     case GYRE_BF16:

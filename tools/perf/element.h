@@ -18,6 +18,7 @@ gyre_dtype perf_value_type(gyre_dtype type);
 gyre_dtype perf_index_type(gyre_dtype type); /* of a pair */
 
 /* Of values, not pairs. */
+bool perf_is_f8(gyre_dtype type);
 bool perf_is_float(gyre_dtype type);
 bool perf_is_signed(gyre_dtype type); /* floating-point types are */
 

@@ -64,8 +64,8 @@ static const char help_text[] =
     "  -n, --iters N         timed calls of each kind per row, instead of --time\n"
     "      --time SECONDS    time to spend on a row (0.5)\n"
     "  -w, --warmup N        calls of each kind before a row is timed (5)\n"
-    "  -d, --type TYPE       f32 f64 f16 bf16 i8 u8 i16 u16 i32 u32 i64 u64, the pairs\n"
-    "                        f32_i32 f64_i64 i32_i32 i64_i64, or all (f32)\n"
+    "  -d, --type TYPE       f32 f64 f16 bf16 f8e4m3 f8e5m2 i8 u8 i16 u16 i32 u32 i64 u64,\n"
+    "                        the pairs f32_i32 f64_i64 i32_i32 i64_i64, or all (f32)\n"
     "  -o, --op OP           sum prod min max avg; of integers band bor bxor land lor lxor;\n"
     "                        of pairs minloc maxloc; or all that take the type (sum)\n"
     "  -r, --root RANK       root of a rooted collective (0)\n"
@@ -131,11 +131,11 @@ static bool parse_type(struct parse *p, const char *text) {
   if (strcmp(text, "all") == 0) return true;
   for (int t = 0; t < GYRE_DTYPE_COUNT; t++)
     if (strcmp(text, gyre_dtype_name((gyre_dtype)t)) == 0) p->o->type = t;
-  return p->o->type >= 0 ||
-         wrong(p,
-               "-d %s: no such type; there are f32 f64 f16 bf16 i8 u8 i16 u16 i32 u32 i64 u64 "
-               "f32_i32 f64_i64 i32_i32 i64_i64 and all",
-               text);
+  return p->o->type >= 0 || wrong(p,
+                                  "-d %s: no such type; there are f32 f64 f16 bf16 f8e4m3 f8e5m2 "
+                                  "i8 u8 i16 u16 i32 u32 i64 u64 "
+                                  "f32_i32 f64_i64 i32_i32 i64_i64 and all",
+                                  text);
 }
 
 static bool parse_op(struct parse *p, const char *text) {
