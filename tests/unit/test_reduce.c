@@ -624,6 +624,9 @@ static void identity_changes_nothing(void **state) {
         if (op >= GYRE_LAND) x &= 1;                              /* other values become 1 */
         gy_reduce_reference(type, GYRE_MAX)(&same, &x, &x, 1, 0); /* a NaN becomes quiet */
         if (memcmp(&same, &x, esize) != 0) continue;
+        bool minus_zero = mantissa_bits(type) > 0 && get(&x, type) == UINT64_C(1)
+                                                                          << (type_bits(type) - 1);
+        if (minus_zero && divides((gyre_op)op)) continue;
         reduce(&left, none, &x, 1, 0);
         reduce(&right, &x, none, 1, 0);
         assert_memory_equal(&left, &x, esize);
