@@ -44,6 +44,7 @@ struct candidate {
   unsigned tries;
   bool out;                      /* it gave a final answer */
   bool refused;                  /* the last try was: nothing listens there */
+  bool starved;                  /* the last try was: this process has no more of what it takes */
   char why[GY_REJECT_TEXT + 40]; /* about its last failure */
 };
 
@@ -96,6 +97,13 @@ static const char *state_of(const struct candidate *c) {
          "(ulimit -n), or another program listens there";
 }
 
+/* Nobody was asked: it is not the peer that is missing. */
+static bool is_starved(const struct gy_dial *d) {
+  for (size_t i = 0; i < d->n_candidate; i++)
+    if (!d->candidate[i].starved) return false;
+  return d->n_candidate > 0;
+}
+
 static gyre_status fail_timeout(const struct gy_dial *d) {
   char text[3600];
   size_t n = name_dial(d, text, sizeof text);
@@ -114,6 +122,7 @@ static gyre_status fail_timeout(const struct gy_dial *d) {
                    gy_address_text(&c->address, address), c->tries, c->tries == 1 ? "try" : "tries",
                    state_of(c));
   }
+  if (is_starved(d)) return gy_fail(GYRE_ERR_SYS, "%s (raise the limit)", text);
   return gy_fail(GYRE_ERR_TIMEOUT, "%s", text);
 }
 
@@ -370,8 +379,10 @@ static int open_connecting(const struct gy_dial *d, const struct gy_address *to)
 
 static void candidate_try(struct gy_dial *d, struct candidate *c) {
   c->tries++;
+  c->starved = false;
   int fd = open_connecting(d, &c->address);
   if (fd < 0) {
+    c->starved = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     const char *iface = d->net->settings->iface;
     bool restricted = errno == EADDRNOTAVAIL && iface[0] != '\0' && d->host[0] == '\0';
     c->refused = errno == ECONNREFUSED;

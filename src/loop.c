@@ -551,15 +551,17 @@ static void close_uv_loop(uv_loop_t *uv) {
   uv_loop_close(uv);
 }
 
-/* libuv aborts the process if its first loop finds no descriptors for an epoll set and a pipe. */
-static gyre_status check_descriptors(void) {
-  int fd[2], epoll = epoll_create1(EPOLL_CLOEXEC), rc = epoll < 0 ? -1 : pipe2(fd, O_CLOEXEC);
-  int sys_errno = errno;
-  if (epoll >= 0) close(epoll);
-  if (rc) return gy_fail_errno(GYRE_ERR_SYS, sys_errno, "making an event loop");
-  close(fd[0]);
-  close(fd[1]);
-  return GYRE_OK;
+/* Where descriptors run out while it makes a loop, libuv ends the process or loses one. */
+static gyre_status find_descriptors(void) {
+  enum { LIBUV_NEEDS = 8 };
+  int fd[LIBUV_NEEDS], n = 0, error = 0;
+  gy_fork_hold();
+  while (n < LIBUV_NEEDS && (fd[n] = eventfd(0, EFD_CLOEXEC)) >= 0) n++;
+  if (n < LIBUV_NEEDS) error = errno;
+  while (n > 0) close(fd[--n]);
+  gy_fork_release();
+  if (!error) return GYRE_OK;
+  return gy_fail_errno(GYRE_ERR_SYS, error, "making an event loop");
 }
 
 /* libuv aborts the process if its table of watched descriptors, whose length is a power of two, cannot
@@ -584,7 +586,7 @@ gyre_status gy_loop_create(const struct gy_settings *settings, bool background, 
   gyre_status st;
   struct gy_loop *l = calloc(1, sizeof *l);
   if (!l) return gy_fail(GYRE_ERR_NOMEM, "out of memory for the loop");
-  st = check_descriptors();
+  st = find_descriptors();
   if (st) goto free_loop;
   int rc = uv_loop_init(&l->uv);
   if (rc) {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "status.h"
 
@@ -297,7 +298,7 @@ static gyre_status write_whole(int fd, const char *text, size_t len) {
   return GYRE_OK;
 }
 
-gyre_status gy_rendezvous_file_write(const struct gy_rendezvous *rv, const struct gy_place *place) {
+gyre_status gy_rendezvous_file_write(struct gy_rendezvous *rv, const struct gy_place *place) {
   char text[GY_PLACE_TEXT], unique[33], temporary[sizeof rv->path + 64];
   size_t len = gy_place_print(place, text);
   print_hex(place->key, unique);
@@ -309,6 +310,11 @@ gyre_status gy_rendezvous_file_write(const struct gy_rendezvous *rv, const struc
                          rv->text, temporary);
   gyre_status status = write_whole(fd, text, len);
   int error = errno;
+  struct stat st;
+  if (fstat(fd, &st) == 0) {
+    rv->file[0] = st.st_dev;
+    rv->file[1] = st.st_ino;
+  }
   if (close(fd) != 0 && status == GYRE_OK) { /* network file systems report a full disk here */
     status = GYRE_ERR_SYS;
     error = errno;
@@ -340,8 +346,13 @@ gyre_status gy_rendezvous_file_read(const struct gy_rendezvous *rv, struct gy_pl
 
 void gy_rendezvous_file_remove(const struct gy_rendezvous *rv, const struct gy_place *place) {
   struct gy_place now;
-  if (gy_rendezvous_file_read(rv, &now) == GYRE_OK && memcmp(now.key, place->key, sizeof now.key) == 0)
-    unlink(rv->path);
+  struct stat st;
+  errno = 0;
+  bool mine = gy_rendezvous_file_read(rv, &now) == GYRE_OK
+                  ? memcmp(now.key, place->key, sizeof now.key) == 0
+                  : (errno == EMFILE || errno == ENFILE) && lstat(rv->path, &st) == 0 &&
+                        st.st_dev == rv->file[0] && st.st_ino == rv->file[1];
+  if (mine) unlink(rv->path);
 }
 
 /* ----------------------------------------------------------------------------------- store --- */

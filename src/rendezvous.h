@@ -31,6 +31,7 @@ struct gy_rendezvous {
   char host[256];        /* TCP */
   uint16_t port;         /* TCP */
   char path[512];        /* FILE */
+  uint64_t file[2];      /* FILE: device and inode of what this process wrote there; 0: nothing */
   gyre_oob oob;          /* STORE */
   struct gy_place place; /* ID, MEETING: whole; TCP: its key only */
 };
@@ -54,7 +55,7 @@ gyre_status gy_rendezvous_resolve(const struct gy_rendezvous *rv, const struct g
                                   bool secure, struct gy_address out[GY_ADDRESS_MAX], size_t *n);
 /* FILE and STORE. Reading gives GYRE_IN_PROGRESS, with the reason in gyre_last_error(), while there
  * is no place to read. */
-gyre_status gy_rendezvous_file_write(const struct gy_rendezvous *rv, const struct gy_place *place);
+gyre_status gy_rendezvous_file_write(struct gy_rendezvous *rv, const struct gy_place *place);
 gyre_status gy_rendezvous_file_read(const struct gy_rendezvous *rv, struct gy_place *out);
 /* Removes the file if it still holds this place. */
 void gy_rendezvous_file_remove(const struct gy_rendezvous *rv, const struct gy_place *place);

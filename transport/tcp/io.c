@@ -181,7 +181,7 @@ unsigned gy_tcp_send(struct tcp_link *l) {
     l->tx_errno = errno;
     l->readable = true;
   } else {
-    gy_tcp_link_down(l, GYRE_ERR_SYS, errno);
+    gy_tcp_link_down(l, GYRE_ERR_PEER_LOST, errno);
   }
   return 0;
 }
