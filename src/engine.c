@@ -1180,9 +1180,14 @@ void gy_engine_report(struct gy_engine *e, uint64_t seq, struct gy_op_report *ou
     return;
   }
   if (seq > e->started) {
-    struct gy_op_report message;
+    struct gy_op_report other;
     out->state = GY_OP_NOT_CALLED;
-    if (gy_engine_message(e, -1, &message)) out->waiting_for = message.waiting_for;
+    if (gy_engine_oldest(e, &other)) {
+      out->call.seq = other.call.seq;
+      out->waiting_for = other.waiting_for;
+    } else if (gy_engine_message(e, -1, &other)) {
+      out->waiting_for = other.waiting_for;
+    }
   } else if (seq + HISTORY > e->started) {
     out->state = GY_OP_DONE;
     out->call = e->history[seq % HISTORY];

@@ -78,8 +78,8 @@ void gy_engine_free(struct gy_engine *e);
 enum gy_op_state { GY_OP_NOT_CALLED, GY_OP_RUNNING, GY_OP_DONE, GY_OP_FORGOTTEN };
 struct gy_op_report {
   enum gy_op_state state;
-  struct gy_descriptor call; /* unless NOT_CALLED or FORGOTTEN */
-  int waiting_for; /* RUNNING: the peer whose message the earliest unfinished instruction needs; NOT_CALLED: that of a message in flight; -1: none */
+  struct gy_descriptor call; /* unless FORGOTTEN; NOT_CALLED: only seq, that of an earlier collective that is still in flight, or 0 */
+  int waiting_for; /* RUNNING: the peer whose message the earliest unfinished instruction needs; NOT_CALLED: that of the earlier collective, or of a message in flight; -1: none */
   uint16_t insn;   /* RUNNING: that instruction, and its slice */
   uint32_t slice;
   bool sends;                   /* of a message: this is the sending end */

@@ -547,6 +547,50 @@ static void add_step(gyre_error *e, int rank, const struct gy_op_report *o) {
   }
 }
 
+/* -1: nobody, or only ranks that an earlier collective keeps from it. Who has a message in flight may
+ * be kept by its peer: it comes second. */
+static int find_not_called(const struct gy_fault *f) {
+  int messaging = -1;
+  for (int r = 0; r < f->nranks; r++) {
+    const struct gy_op_report *o = &f->member[r].answer.report;
+    if (o->state != GY_OP_NOT_CALLED || o->call.seq) continue;
+    if (o->waiting_for < 0) return r;
+    if (messaging < 0) messaging = r;
+  }
+  return messaging;
+}
+
+/* The collective that keeps a rank; 0: none does. */
+static uint64_t kept_by(const struct gy_op_report *o) {
+  bool kept = o->state == GY_OP_RUNNING || o->state == GY_OP_NOT_CALLED;
+  return kept && o->waiting_for >= 0 ? o->call.seq : 0;
+}
+
+/* Who is at the end of the chain of waiting within the earliest collective that keeps anybody: what is later
+ * only waits for that. */
+static int find_waited_for(const struct gy_fault *f) {
+  int r = f->query.reporter;
+  uint64_t earliest = f->query.seq;
+  for (int q = 0; q < f->nranks; q++) {
+    uint64_t seq = kept_by(&f->member[q].answer.report);
+    if (!seq || seq >= earliest) continue;
+    earliest = seq;
+    r = q;
+  }
+  for (int step = 0; step < f->nranks; step++) {
+    const struct gy_op_report *o = &f->member[r].answer.report;
+    if (kept_by(o) != earliest) return r;
+    r = o->waiting_for;
+  }
+  /* A circle, as in a ring whose every rank waits: who has come least far waits for what is lost. */
+  const struct gy_op_report *least = &f->member[r].answer.report, *o = least;
+  for (int step = 0; step < f->nranks; step++) {
+    o = &f->member[o->waiting_for].answer.report;
+    if (o->insn < least->insn || (o->insn == least->insn && o->slice < least->slice)) least = o;
+  }
+  return least->waiting_for;
+}
+
 /* At the deadline all agree on the call: who keeps it from moving? */
 static void find_culprit(struct gy_fault *f, gyre_error *e) {
   char who[128], call[128];
@@ -569,8 +613,8 @@ static void find_culprit(struct gy_fault *f, gyre_error *e) {
               place(f, r, who, sizeof who), seq, what, limit);
     return;
   }
-  for (int r = 0; r < f->nranks; r++) {
-    if (f->member[r].answer.report.state != GY_OP_NOT_CALLED) continue;
+  int r = find_not_called(f);
+  if (r >= 0) {
     e->culprit_rank = r;
     size_t n =
         gy_format(e->text, sizeof e->text,
@@ -582,12 +626,7 @@ static void find_culprit(struct gy_fault *f, gyre_error *e) {
                 message);
     return;
   }
-  int r = f->query.reporter; /* follow who waits for whom */
-  for (int step = 0; step < f->nranks; step++) {
-    const struct gy_op_report *o = &f->member[r].answer.report;
-    if (o->state != GY_OP_RUNNING || o->waiting_for < 0) break;
-    r = o->waiting_for;
-  }
+  r = find_waited_for(f);
   e->culprit_rank = r;
   gy_format(e->text, sizeof e->text,
             "operation %llu, %s, moved nothing for %u ms, the operation time-out; %s is the one "
