@@ -794,6 +794,10 @@ static void channel_ended(void *user, struct gy_channel *ch, int sys_errno) {
   place(f, e.culprit_rank, who, sizeof who);
   if (here) {
     gy_format(e.text, sizeof e.text, "%s failed: out of memory to hear rank %d", who, r);
+  } else if (sys_errno == EPIPE || sys_errno == ECONNRESET) { /* a kernel's answer for who is gone */
+    gy_format(e.text, sizeof e.text,
+              "%s closed its connection without a goodbye (%s): it died or was killed", who,
+              strerror(sys_errno));
   } else if (sys_errno) {
     gy_format(e.text, sizeof e.text, "the control connection to %s broke: %s (errno %d)", who,
               strerror(sys_errno), sys_errno);
