@@ -13,6 +13,10 @@
 #include "net_core.h"
 #include "status.h"
 
+#ifndef TCP_RTO_MAX_MS /* Linux 6.15 */
+#define TCP_RTO_MAX_MS 44
+#endif
+
 gyre_status gy_watch_open(struct gy_watch *w, struct gy_net *net, int fd) {
   gyre_status st = gy_loop_watch(net->loop, &w->poll, fd);
   if (st != GYRE_OK) return st;
@@ -51,7 +55,7 @@ static void set_number(int fd, int level, int name, unsigned value) {
 void gy_socket_peer_timeout(int fd, uint32_t timeout_ms, bool always_read) {
   /* In seconds. The probes take a quarter longer than the time-out, which the caller judges by
    * itself; an idle connection that lives is heard of well within half of it. */
-  enum { PROBES = 4 };
+  enum { PROBES = 4, RETRY_MIN_MS = 1000, RETRY_MAX_MS = 120000 }; /* what the kernel takes */
   unsigned every = timeout_ms / (1000 * PROBES);
   if (every < 1) every = 1;
   if (every > 32767) every = 32767;
@@ -60,6 +64,12 @@ void gy_socket_peer_timeout(int fd, uint32_t timeout_ms, bool always_read) {
   set_number(fd, IPPROTO_TCP, TCP_KEEPINTVL, every);
   set_number(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
   if (always_read) set_number(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, timeout_ms);
+  /* The kernel waits longer and longer between its tries; a link that comes back is to be found
+   * again before the time is over. */
+  unsigned retry = timeout_ms / 4;
+  if (retry < RETRY_MIN_MS) retry = RETRY_MIN_MS;
+  if (retry > RETRY_MAX_MS) retry = RETRY_MAX_MS;
+  set_number(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, retry);
 }
 
 int gy_socket(int family) {
