@@ -1,12 +1,19 @@
 /* hosts.c - see hosts.h. */
 #include "hosts.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#ifndef TCP_RTO_MAX_MS /* Linux 6.15 */
+#define TCP_RTO_MAX_MS 44
+#endif
 
 /* By sh; 0 if all of it succeeded. */
 static int sh(const char *script) {
@@ -42,6 +49,13 @@ const char *hosts_missing(void) {
   close(up[0]);
   waitpid(pid, NULL, 0);
   return n > 0 ? why : NULL;
+}
+
+bool hosts_retry_soon(void) {
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), ms = 1000;
+  bool can = fd >= 0 && !setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &ms, sizeof ms);
+  if (fd >= 0) close(fd);
+  return can;
 }
 
 bool hosts_enter(int rank) {

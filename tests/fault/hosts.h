@@ -22,5 +22,7 @@ void hosts_cut(int rank);
 void hosts_mend(int rank);
 /* These two do not hear each other any more; all others do. */
 bool hosts_part(const struct world *w, int a, int b);
+/* Whether this kernel can be told how long to wait between its tries at most. */
+bool hosts_retry_soon(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "checked.h"
+#include "hosts.h"
 
 #define DIES_MS 2000 /* a death is known to all */
 #define OP_MS 1000
@@ -104,17 +105,23 @@ static struct harm *cable(struct plan *p, unsigned *s) {
   return h;
 }
 
-static void draw_cable(struct plan *p, unsigned *s) {
+static void draw_cable(struct plan *p, unsigned *s) { cable(p, s); }
+
+/* Rank 0 hears both. Half of them have an operation time-out that is the shorter one. */
+static void draw_apart(struct plan *p, unsigned *s) {
+  at_least(p, 3, s);
   struct harm *h = cable(p, s);
-  if (p->nranks < 4 || below(s, 4)) return;
   h->act = APART;
   h->victim = not_root(p, s);
   h->other = h->victim % (p->nranks - 1) + 1;
+  p->config.connect_timeout_ms = (uint32_t)patience(PEER_MS);
+  if (below(s, 2)) p->config.op_timeout_ms = (uint32_t)patience(OP_MS);
 }
 
+/* The kernel doubles the time between its tries up to a limit that it has to know of. */
 static void draw_flap(struct plan *p, unsigned *s) {
-  int ms = patience(PEER_MS) / 2;
-  cable(p, s)->hold_ms = ms / 4 + below(s, ms - ms / 4);
+  int ms = hosts_retry_soon() ? patience(PEER_MS) * 3 / 5 : patience(PEER_MS) / 3;
+  cable(p, s)->hold_ms = ms / 5 + below(s, ms - ms / 5);
 }
 
 static void draw_long_flap(struct plan *p, unsigned *s) {
@@ -197,6 +204,7 @@ static void draw_signals(struct plan *p, unsigned *s) {
 static void draw_overlap(struct plan *p, unsigned *s) {
   at_least(p, 3, s);
   int first = any(p, s), second = other_than(p, first, s);
+  if (first && below(s, 3) == 0) second = 0; /* who is about to judge */
   struct harm *h = harm(p, below(s, 2) ? KILL : EXIT, first);
   h->delay_ms = below(s, 20);
   h->round = (unsigned)below(s, 12);
@@ -240,6 +248,10 @@ static int dead_meeting(const struct plan *p) {
   return (int)p->config.connect_timeout_ms + patience(3000 + DIES_MS);
 }
 
+static int apart(const struct plan *p) {
+  return p->config.op_timeout_ms ? deadline(p) : peer_time_out(p);
+}
+
 static int overlapping(const struct plan *p) {
   for (int i = 0; i < p->n_harm; i++)
     if (p->harm[i].act == STOP) return deadline(p);
@@ -259,9 +271,11 @@ const struct fault_kind kinds[] = {
     {"silence", "the same, where the peer time-out is the shorter one",
      "peer time-out + heartbeat + 2 s", 0, 0, draw_silence, peer_time_out},
     {"cut", "a data link is cut after so many bytes", "2 s", 0, 0, draw_cut, at_once},
-    {"cable", "packets of a host, or between two hosts, are dropped",
-     "peer time-out + heartbeat + 2 s", 0, 1, draw_cable, peer_time_out},
-    {"flap", "the same for less than half of the peer time-out", "", 1, 1, draw_flap, NULL},
+    {"cable", "packets of a host are dropped", "peer time-out + heartbeat + 2 s", 0, 1, draw_cable,
+     peer_time_out},
+    {"apart", "packets between two hosts are dropped, not those of rank 0",
+     "peer time-out + heartbeat + 2 s, or operation time-out + 2 s", 0, 1, draw_apart, apart},
+    {"flap", "packets are dropped for less than the peer time-out", "", 1, 1, draw_flap, NULL},
     {"long-flap", "the same for longer than the peer time-out", "peer time-out + heartbeat + 2 s",
      0, 1, draw_long_flap, peer_time_out},
     {"flip", "a bit is flipped, under GYRE_CHECKSUM=1", "2 s", 0, 0, draw_flip, at_once},
@@ -338,6 +352,8 @@ static bool harm_allows(const struct plan *p, const struct harm *h, gyre_status 
     case ABORT: return st == GYRE_ERR_ABORTED;
     case PAUSE:
     case ABSENT: return st == GYRE_ERR_TIMEOUT;
+    case APART: /* a link that is opened then times out, too */
+      return st == GYRE_ERR_TIMEOUT || (st == GYRE_ERR_PEER_LOST && !p->config.op_timeout_ms);
     case LIMIT: return st == GYRE_ERR_SYS || st == GYRE_ERR_PEER_LOST || st == GYRE_ERR_TIMEOUT;
     default: break;
   }

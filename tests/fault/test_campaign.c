@@ -21,15 +21,14 @@
 
 #define MAX_KINDS 64
 #define MAX_JOBS 64
-#define TRIAL_MS 100000 /* after which a trial hangs */
-#define GRACE_MS 15000  /* beyond the bound, for a busy machine */
+#define TRIAL_MS 120000 /* after which a trial hangs */
 
 extern char **environ;
 
 static struct {
   int count, jobs;
   unsigned seed;
-  bool chosen[MAX_KINDS], verbose, strict;
+  bool chosen[MAX_KINDS], verbose;
   FILE *json, *table;
 } options = {.count = 60, .jobs = 8, .seed = 1};
 
@@ -56,7 +55,7 @@ static struct outcome the_outcome;
 
 static void the_trial(void **state) {
   (void)state;
-  trial_run(&the_plan, (options.strict ? 0 : 1) * (int64_t)patience(GRACE_MS), &the_outcome);
+  trial_run(&the_plan, &the_outcome);
 }
 
 static void forget_settings(void) {
@@ -223,7 +222,8 @@ static const char help[] =
     "  --jobs J      so many at a time (8); most of them wait most of the time\n"
     "  --json FILE   a line for each fault\n"
     "  --table FILE  the summary that is printed, without the rest\n"
-    "  --strict      a verdict later than its bound is wrong; without, it is counted\n"
+    "  --strict      a verdict later than its bound is wrong; without, one that takes ten times as "
+    "long\n"
     "  --verbose     what the ranks say, also where all is right\n\nKinds:\n";
 
 static int usage(FILE *f, int status) {
@@ -278,7 +278,7 @@ static int parse(int argc, char **argv) {
       case 'k': good = choose(optarg); break;
       case 'o': good = create(optarg, &options.json); break;
       case 't': good = create(optarg, &options.table); break;
-      case 'x': options.strict = true; break;
+      case 'x': setenv("BOUNDS", "strict", 1); break;
       case 'v': options.verbose = true; break;
       case 'h': return usage(stdout, 0);
       default: return usage(stderr, 2);

@@ -14,7 +14,7 @@ struct outcome {
   int64_t bound_ms;
 };
 
-/* What is later than its bound by less than grace_ms is told by `out` alone. */
-void trial_run(const struct plan *plan, int64_t grace_ms, struct outcome *out);
+/* A verdict later than its bound, within at_most(bound), is told by `out` alone. */
+void trial_run(const struct plan *plan, struct outcome *out);
 
 #endif
