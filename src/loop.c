@@ -26,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <openssl/crypto.h>
 #include "fork.h"
 #include "status.h"
 
@@ -69,6 +70,8 @@ struct gy_loop {
   struct waiter background;
   pthread_t thread;
   bool has_thread, thread_only;
+  struct gy_loop *next; /* of all of this process */
+  pid_t owner;
   atomic_bool stop, yield;
   int64_t spin_ns;
 
@@ -551,6 +554,68 @@ static void close_uv_loop(uv_loop_t *uv) {
   uv_loop_close(uv);
 }
 
+static void tell_to_stop(struct gy_loop *l) {
+  atomic_store(&l->stop, true);
+  pthread_mutex_lock(&l->slot_lock);
+  pthread_cond_signal(&l->background.cond);
+  ring(l->background_fd);
+  pthread_mutex_unlock(&l->slot_lock);
+}
+
+/* ------------------------------------------------------------------- a process that exits --- */
+/* A program may exit without destroying anything. The libraries below clean up then, so their users
+ * must have stopped: a progress thread would run into what is gone. What other threads of the
+ * program do is its own affair. */
+
+#define EXIT_WAIT_S 2
+
+static struct gy_loop *loops; /* gy_fork_hold guards it */
+static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+
+/* The next loop of this process whose thread has to stop; NULL. */
+static struct gy_loop *next_to_stop(void) {
+  gy_fork_hold();
+  struct gy_loop *l = loops;
+  while (l && (l->owner != getpid() || !l->has_thread || atomic_load(&l->stop))) l = l->next;
+  if (l) atomic_store(&l->stop, true);
+  gy_fork_release();
+  return l;
+}
+
+static void on_exit_of_process(void) {
+  for (struct gy_loop *l; (l = next_to_stop());) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += EXIT_WAIT_S; /* it may wait for a lock that this thread holds */
+    if (pthread_equal(pthread_self(), l->thread)) continue;
+    tell_to_stop(l);
+    if (pthread_timedjoin_np(l->thread, NULL, &until) == 0) l->has_thread = l->thread_only = false;
+  }
+}
+
+static void watch_exit(void) {
+  /* What is registered later runs earlier; asked for nothing, OpenSSL would not register itself. */
+  (void)OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CRYPTO_STRINGS, NULL);
+  (void)atexit(on_exit_of_process);
+}
+
+static void list(struct gy_loop *l) {
+  pthread_once(&exit_once, watch_exit);
+  l->owner = getpid();
+  gy_fork_hold();
+  l->next = loops;
+  loops = l;
+  gy_fork_release();
+}
+
+static void unlist(struct gy_loop *l) {
+  gy_fork_hold();
+  struct gy_loop **at = &loops;
+  while (*at && *at != l) at = &(*at)->next;
+  if (*at) *at = l->next;
+  gy_fork_release();
+}
+
 /* Where descriptors run out while it makes a loop, libuv ends the process or loses one. */
 static gyre_status find_descriptors(void) {
   enum { LIBUV_NEEDS = 8 };
@@ -616,6 +681,7 @@ gyre_status gy_loop_create(const struct gy_settings *settings, bool background, 
     st = start_thread(l);
     if (st) goto close_background_fd;
   }
+  list(l);
   *out = l;
   return GYRE_OK;
 
@@ -631,12 +697,9 @@ free_loop:
 }
 
 void gy_loop_destroy(struct gy_loop *l) {
+  unlist(l);
   if (l->has_thread) {
-    atomic_store(&l->stop, true);
-    pthread_mutex_lock(&l->slot_lock);
-    pthread_cond_signal(&l->background.cond);
-    ring(l->background_fd);
-    pthread_mutex_unlock(&l->slot_lock);
+    tell_to_stop(l);
     pthread_join(l->thread, NULL);
   }
   pthread_mutex_lock(&l->lock);
