@@ -8,7 +8,7 @@
 #include "hosts.h"
 
 #define DIES_MS 2000 /* a death is known to all */
-#define OP_MS 1000
+#define OP_MS 2000
 #define PEER_MS 3000
 #define MEET_MS 2000
 #define BIG (256 << 10)
@@ -161,7 +161,7 @@ static void draw_short(struct plan *p, unsigned *s) {
 
 static void draw_descriptors(struct plan *p, unsigned *s) {
   harm(p, LIMIT, any(p, s))->limit = below(s, 30);
-  p->config.connect_timeout_ms = (uint32_t)patience(MEET_MS);
+  p->config.connect_timeout_ms = (uint32_t)patience(2 * MEET_MS);
 }
 
 static void draw_fork(struct plan *p, unsigned *s) { harm(p, CHILD, any(p, s)); }
@@ -183,7 +183,7 @@ static void draw_late(struct plan *p, unsigned *s) {
   struct harm *h = harm(p, below(s, 2) ? LATE : PAUSE, any(p, s));
   h->hold_ms = 100 + below(s, 700);
   h->round = (unsigned)below(s, 20);
-  p->config.op_timeout_ms = (uint32_t)patience(4 * OP_MS);
+  p->config.op_timeout_ms = (uint32_t)patience(2 * OP_MS);
 }
 
 static void draw_absent(struct plan *p, unsigned *s) {
@@ -211,11 +211,13 @@ static void draw_overlap(struct plan *p, unsigned *s) {
   h = harm(p, NOTHING, second);
   h->delay_ms = below(s, 20);
   h->round = (unsigned)below(s, 12);
-  p->config.op_timeout_ms = (uint32_t)patience(OP_MS);
   p->config.flags |= GYRE_F_CHECKSUM;
   switch (below(s, 6)) {
     case 0: h->act = KILL; break;
-    case 1: h->act = STOP; break;
+    case 1:
+      h->act = STOP;
+      p->config.op_timeout_ms = (uint32_t)patience(OP_MS);
+      break;
     case 2: h->act = ABORT; break;
     case 3: h->act = EXIT; break;
     case 4:

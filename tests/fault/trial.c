@@ -404,12 +404,24 @@ static void judge_time(const struct trial *t, uint32_t set, struct outcome *out)
            (long long)out->bound_ms);
 }
 
+static bool has_ended(const struct trial *t, int rank) {
+  siginfo_t info = {0};
+  return waitid(P_PID, (id_t)t->w.rank[rank].pid, &info, WEXITED | WNOWAIT | WNOHANG) == 0 &&
+         info.si_pid != 0;
+}
+
 /* Who was stopped or paused goes on, learns what became of it, and blames nobody else. */
 static void wake(struct trial *t) {
   for (int i = 0; i < t->plan->n_harm; i++) {
     const struct harm *h = &t->plan->harm[i];
     bool stopped = h->act == STOP || (h->act == RULE && !strncmp(h->rule, "stop", 4));
     bool paused = h->act == PAUSE && !h->hold_ms;
+    /* Who was to exit may have been kept from it. */
+    for (int64_t until = from_now(WATCHDOG_MS); h->act == EXIT && !has_ended(t, h->victim);) {
+      if (t->returned & BIT(h->victim)) break;
+      (void)listen_once(t, from_now(10));
+      if (now_ns() > until) fail_msg("rank %d was to exit and hangs", h->victim);
+    }
     if (stopped) world_signal(&t->w, h->victim, SIGCONT);
     if (paused) world_tell(&t->w, h->victim, 'w');
     if ((!stopped && !paused) || t->w.rank[h->victim].killed) continue;
