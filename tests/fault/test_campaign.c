@@ -295,7 +295,8 @@ static int select_kinds(int *out) {
   int n = 0;
   for (int k = 0; k < n_kinds; k++) all = all && !options.chosen[k];
   for (int k = 0; k < n_kinds; k++) {
-    if (!all && !options.chosen[k]) continue;
+    if (all ? sanitized() && kinds[k].needs_hosts : !options.chosen[k])
+      continue; /* they wait longest */
     if (kinds[k].needs_hosts && !missing && (missing = hosts_missing()))
       printf("left out, what needs hosts: %s\n", missing);
     if (!kinds[k].needs_hosts || !missing) out[n++] = k;
@@ -305,7 +306,10 @@ static int select_kinds(int *out) {
 
 int main(int argc, char **argv) {
   int selected[MAX_KINDS];
-  if (sanitized()) options.count = 27;
+  if (sanitized()) {
+    options.count = 23;
+    options.jobs = 16;
+  }
   int status = parse(argc, argv);
   if (status >= 0) return status;
   int n = select_kinds(selected), before = shared_memory(), wrong = 0;
