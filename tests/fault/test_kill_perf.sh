@@ -39,7 +39,12 @@ for ((round = 0; round < rounds; round++)); do
     sleep 0.02
   done
   ((i < 1000)) || bad "the ranks never measured: $(cat "$dir/err")"
-  find_ranks
+  for ((i = 0; i < 50; i++)); do # a process list read while others come and go may lack some
+    find_ranks
+    if ((${#pid_of[@]} == 4)); then break; fi
+    sleep 0.02
+  done
+  ((${#pid_of[@]} == 4)) || { bad "only ranks ${!pid_of[*]} are there: $(cat "$dir/err")"; kill "$launcher"; exit 1; }
   sleep "0.$((RANDOM % 5))$((RANDOM % 10))"
   began=${EPOCHREALTIME/./}
   kill -9 "${pid_of[victim]}"
