@@ -240,11 +240,12 @@ static int every_type_and_operator(struct rank_env *env) {
   return failed;
 }
 
-static int every_size(struct rank_env *env, const struct gy_algo *algo) {
+static int every_size(struct rank_env *env, const struct gy_algo *algo, size_t algo_number) {
   static const size_t counts[] = {0, 1, 7, 4097, 50021};
   int failed = 0;
   for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
     for (int in_place = 0; in_place < 2 && !failed; in_place++) {
+      if (!ranks_take(k, 5, algo_number + (size_t)env->nranks)) continue;
       struct shape s = {
           (enum gy_coll)algo->coll, k % 2 ? GYRE_F32 : GYRE_I64, GYRE_SUM, 0, counts[k], in_place};
       if (algo->coll == GY_BARRIER) s.count = 0;
@@ -274,7 +275,7 @@ static int every_algorithm(struct rank_env *env) {
     if (gyre_comm_create(env->ctx, env->rank, env->nranks, &config, &own.comm)) {
       return RANK_FAIL(env, "%s: %s", text, gyre_last_error());
     }
-    failed = every_size(&own, algos[a]);
+    failed = every_size(&own, algos[a], a);
     if (failed) fprintf(stderr, "algorithm %s\n", text);
     gyre_comm_destroy(own.comm);
   }
