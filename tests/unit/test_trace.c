@@ -239,6 +239,21 @@ static void arguments_are_checked(void **state) {
   pair_close(p);
 }
 
+/* Of rank 1's first operation. */
+static void wait_for_start(struct pair *p) {
+  char path[128];
+  bool started = false;
+  snprintf(path, sizeof path, "%s/now", p->dir);
+  for (int i = 0; i < 10000 && !started; i++) {
+    assert_int_equal(gyre_comm_dump(p->comm[1], path), GYRE_OK);
+    char *text = take_file(p->dir, "now");
+    started = strstr(text, "\"started\": 1,");
+    free(text);
+    if (!started) usleep(1000);
+  }
+  assert_true(started);
+}
+
 static void a_failure_writes_the_file(void **state) {
   struct pair *p = *state;
   float in[7] = {1}, out[7];
@@ -248,6 +263,7 @@ static void a_failure_writes_the_file(void **state) {
   setenv("GYRE_TRACE_FILE", setting, 1);
   pair_open(p);
   assert_int_equal(gyre_all_reduce_async(p->comm[1], in, out, 7, GYRE_F32, GYRE_SUM, &req), GYRE_OK);
+  wait_for_start(p);
   assert_int_equal(gyre_comm_abort(p->comm[0], "for \"fun\""), GYRE_OK);
   assert_int_equal(gyre_wait(req, -1), GYRE_ERR_ABORTED);
   pair_close(p);
