@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,6 +165,14 @@ static int left_behind(const struct holdings *before) {
   return LEFT_BEHIND;
 }
 
+static void *return_at_once(void *unused) { return unused; }
+
+/* The thread sanitizer starts one more thread of its own beside the first that a forked process starts. */
+static void let_sanitizer_start_its_own(void) {
+  pthread_t thread;
+  if (!pthread_create(&thread, NULL, return_at_once, NULL)) pthread_join(thread, NULL);
+}
+
 static int take_part(struct self *self) {
   struct worker w = {.self = self, .plan = self->arg};
   struct sigaction action = {.sa_handler = on_signal}; /* without SA_RESTART */
@@ -179,6 +188,7 @@ static int take_part(struct self *self) {
     hear_all(&w, 'e');
     return 0;
   }
+  let_sanitizer_start_its_own();
   struct holdings before = holdings_now();
   if (mine == LATE) sleep_ms(w.mine->hold_ms);
   if (mine == LIMIT) set_limit(&before, w.mine->limit);
