@@ -50,6 +50,7 @@ enum {
 #define SLEPT_MS 500       /* between two ticks: this process did not run */
 #define LINKS_TELL_MS 3000 /* the kernel probes idle links every second or less often */
 #define NOT_LEFT UINT64_MAX
+#define NO_SEQ UINT64_MAX /* asked about, it has ranks tell what keeps them */
 #define WHY_MAX 64
 
 struct answer {
@@ -57,7 +58,7 @@ struct answer {
   struct gy_op_report report;
 };
 
-enum purpose { FOR_STALL, FOR_CONFLICT, FOR_DEADLINE }; /* rising urgency */
+enum purpose { FOR_STALL, FOR_MESSAGE, FOR_CONFLICT, FOR_DEADLINE }; /* rising urgency */
 
 struct member {      /* what is known of another rank */
   uint64_t frontier; /* it left before this operation; NOT_LEFT */
@@ -133,7 +134,7 @@ static void r_error(struct gy_reader *r, gyre_error *e, int nranks) {
   e->sys_errno = gy_r_i32(r);
   gy_r_text(r, e->text, sizeof e->text);
   bool sane = e->status < 0 && e->status >= GYRE_ERR_INTERNAL && e->culprit_rank >= -1 &&
-              e->culprit_rank < nranks;
+              e->culprit_rank < nranks && e->reporter_rank >= -1 && e->reporter_rank < nranks;
   if (!sane) r->failed = true;
 }
 
@@ -237,10 +238,23 @@ static void add_operation(const struct gy_fault *f, gyre_error *e) {
             (unsigned long long)oldest.call.seq, call);
 }
 
+static void query(struct gy_fault *f, uint64_t seq, enum purpose purpose, int reporter,
+                  const gyre_error *fallback);
+
+/* Of a message that is late the other end need not be at fault: it may be kept by a collective. */
+static bool is_late_message(const gyre_error *e) {
+  return e->status == GYRE_ERR_TIMEOUT && e->op_seq == 0 && e->culprit_rank >= 0 &&
+         e->reporter_rank >= 0;
+}
+
 /* A first suspicion waits for the root, or at the root for a control connection to end. `type`: how
  * the root is told. */
 static void consider(struct gy_fault *f, const gyre_error *e, uint8_t type) {
   if (decided(f) || f->suspicion.status) return;
+  if (is_root(f) && is_late_message(e)) {
+    query(f, NO_SEQ, FOR_MESSAGE, e->reporter_rank, e);
+    return;
+  }
   f->suspicion = *e;
   start_ticking(f);
   if (is_root(f)) {
@@ -634,6 +648,36 @@ static void find_culprit(struct gy_fault *f, gyre_error *e) {
             seq, what, limit, place(f, r, who, sizeof who));
 }
 
+/* Who does not answer, else who is waited for by the collective that keeps the other end from the message, else that end. */
+static void blame_for_message(struct gy_fault *f, gyre_error *e) {
+  char who[128];
+  uint32_t limit = agreed(f)->op_timeout_ms;
+  *e = f->query.fallback;
+  int accused = e->culprit_rank, silent = -1;
+  for (int r = 0; r < f->nranks; r++) {
+    if (f->member[r].answer.given || f->member[r].frontier != NOT_LEFT) continue;
+    if (r == accused) return;
+    if (silent < 0) silent = r;
+  }
+  if (silent >= 0) {
+    e->culprit_rank = silent;
+    gy_format(e->text, sizeof e->text,
+              "%s does not answer (stopped, or its host hangs or is cut off); a message between "
+              "ranks %d and %d moved nothing for %u ms, the operation time-out",
+              place(f, silent, who, sizeof who), f->query.reporter, accused, limit);
+    return;
+  }
+  const struct answer *a = &f->member[accused].answer;
+  uint64_t seq = a->given ? kept_by(&a->report) : 0;
+  if (!seq) return;
+  e->culprit_rank = find_waited_for(f);
+  gy_format(e->text, sizeof e->text,
+            "operation %llu keeps rank %d from a message with rank %d, which moved nothing for %u "
+            "ms, the operation time-out; %s is the one waited for",
+            (unsigned long long)seq, accused, f->query.reporter, limit,
+            place(f, e->culprit_rank, who, sizeof who));
+}
+
 static void blame_for_deadline(struct gy_fault *f, gyre_error *e) {
   const struct answer *reporter = &f->member[f->query.reporter].answer;
   find_culprit(f, e);
@@ -647,6 +691,9 @@ static void finish_query(struct gy_fault *f) {
     decide(f, &e);
   } else if (f->query.purpose == FOR_CONFLICT) {
     decide(f, &f->query.fallback);
+  } else if (f->query.purpose == FOR_MESSAGE) {
+    blame_for_message(f, &e);
+    decide(f, &e);
   } else if (f->query.purpose == FOR_DEADLINE) {
     blame_for_deadline(f, &e);
     decide(f, &e);
@@ -669,7 +716,7 @@ static void take_answer(struct gy_fault *f, int rank, uint32_t id, const struct 
 /* Root: asks everybody about an operation, unless a query at least as urgent is under way. */
 static void query(struct gy_fault *f, uint64_t seq, enum purpose purpose, int reporter,
                   const gyre_error *fallback) {
-  static const uint32_t limit[] = {QUERY_MS, CONFLICT_MS, QUERY_MS};
+  static const uint32_t limit[] = {QUERY_MS, QUERY_MS, CONFLICT_MS, QUERY_MS};
   if (decided(f) || (f->query.until && f->query.purpose >= purpose)) return;
   start_ticking(f);
   f->query.id++;

@@ -243,6 +243,21 @@ static int waits_instead(struct rank_env *env) {
   return failed;
 }
 
+/* The message's deadline comes first; its sender is kept by a collective that rank 2 has not called. */
+static int sender_is_kept(struct rank_env *env) {
+  char byte = 0;
+  gyre_request *req = NULL;
+  if (env->rank == 0) gyre_recv_async(env->comm, &byte, 1, GYRE_U8, 1, &req);
+  if (env->rank == 1) {
+    usleep(300000);
+    if (gyre_broadcast(env->comm, &byte, &byte, 1, GYRE_U8, 2) != GYRE_ERR_TIMEOUT)
+      return RANK_FAIL(env, "a broadcast without its root: %s", gyre_last_error());
+  }
+  int failed = expect_verdict(env, GYRE_ERR_TIMEOUT, 2, "keeps rank 1 from a message with rank 0");
+  gyre_request_free(req);
+  return failed;
+}
+
 static void test_nobody_there(void **state) {
   gyre_comm_config config = GYRE_COMM_CONFIG_INIT;
   struct ranks_options options = {.config = &config};
@@ -250,6 +265,7 @@ static void test_nobody_there(void **state) {
   config.op_timeout_ms = 1000;
   assert_int_equal(ranks_run(3, nobody_sends, &options), 0);
   assert_int_equal(ranks_run(2, nobody_receives, &options), 0);
+  assert_int_equal(ranks_run(3, sender_is_kept, &options), 0);
   config.op_timeout_ms = 2500;
   assert_int_equal(ranks_run(3, waits_instead, &options), 0);
 }
