@@ -170,7 +170,8 @@ static void *return_at_once(void *unused) { return unused; }
 /* The thread sanitizer starts one more thread of its own beside the first that a forked process starts. */
 static void let_sanitizer_start_its_own(void) {
   pthread_t thread;
-  if (!pthread_create(&thread, NULL, return_at_once, NULL)) pthread_join(thread, NULL);
+  if (sanitized() && !pthread_create(&thread, NULL, return_at_once, NULL))
+    pthread_join(thread, NULL);
 }
 
 static int take_part(struct self *self) {
