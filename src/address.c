@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "fork.h"
 #include "net.h"
 #include "status.h"
 
@@ -208,8 +209,10 @@ static unsigned mask_bits(const struct sockaddr *mask, int family) {
 static gyre_status interfaces(struct interface **out, size_t *n) {
   struct ifaddrs *list = NULL;
   size_t total = 0, used = 0;
-  if (getifaddrs(&list) != 0)
-    return gy_fail_errno(GYRE_ERR_SYS, errno, "cannot list the network interfaces");
+  gy_fork_hold(); /* it asks the kernel over a socket, which no child is to have */
+  int rc = getifaddrs(&list), failed = errno;
+  gy_fork_release();
+  if (rc != 0) return gy_fail_errno(GYRE_ERR_SYS, failed, "cannot list the network interfaces");
   for (const struct ifaddrs *i = list; i != NULL; i = i->ifa_next) total++;
   struct interface *all = calloc(total + 1, sizeof *all);
   if (all == NULL) {

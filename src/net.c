@@ -547,12 +547,13 @@ static gyre_status parse_advertise(const char *text, uint16_t port, struct gy_ad
 static gyre_status check_congestion(const char *name) {
   char offered[256] = "";
   if (!*name || strcmp(name, "auto") == 0) return GYRE_OK;
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return GYRE_OK; /* shows elsewhere */
-  int rc = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
-  int sys_errno = errno;
-  close(fd);
-  if (rc == 0) return GYRE_OK;
+  gy_fork_hold();
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), sys_errno = 0;
+  if (fd >= 0 && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)))
+    sys_errno = errno;
+  if (fd >= 0) close(fd);
+  gy_fork_release();
+  if (sys_errno == 0) return GYRE_OK; /* that no socket can be had shows elsewhere */
   if (sys_errno != ENOENT && sys_errno != EPERM)
     return gy_fail_errno(GYRE_ERR_SYS, sys_errno, "cannot try GYRE_TCP_CONGESTION=%s", name);
   FILE *f = fopen("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "re");

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "fork.h"
 #include "status.h"
 
 #define ID_VERSION 1u
@@ -210,10 +211,11 @@ gyre_status gy_rendezvous_parse(const struct gy_bootstrap_config *config, struct
 static bool is_local(const struct gy_address *a) {
   struct gy_address probe = *a;
   gy_address_set_port(&probe, 0);
+  gy_fork_hold();
   int fd = socket(probe.sa.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
-  bool local = bind(fd, &probe.sa.any, gy_address_len(&probe)) == 0;
-  close(fd);
+  bool local = fd >= 0 && bind(fd, &probe.sa.any, gy_address_len(&probe)) == 0;
+  if (fd >= 0) close(fd);
+  gy_fork_release();
   return local;
 }
 

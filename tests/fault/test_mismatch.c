@@ -9,7 +9,7 @@
 
 #define BOUND_MS 2000
 #define DEADLINE_MS 1000
-#define LARGE (1u << 20)
+#define LARGE (1u << 18)
 #define AT_A_TIME 5 /* worlds side by side, as those that stall do nothing for a second */
 
 struct calling { /* what one rank calls */

@@ -12,8 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../leave.h"
+
 #define WORLDS 64
 static struct world *living[WORLDS];
+static unsigned worlds_started;
 
 int64_t now_ns(void) {
   struct timespec t;
@@ -88,14 +91,6 @@ char self_hear(struct self *self) {
   return what;
 }
 
-/* A sanitizer looks for leaks on exit, which takes as long as most of these tests: two ranks of each
- * world do. */
-static void leave(const struct self *self, int status) {
-  fflush(NULL);
-  if (self->rank > 0 && self->rank < self->nranks - 1) _exit(status);
-  exit(status);
-}
-
 static void be_rank(struct world *w, int rank, body_fn body, const void *arg, int say_fd,
                     int hear_fd) {
   struct self self = {.rank = rank,
@@ -110,7 +105,7 @@ static void be_rank(struct world *w, int rank, body_fn body, const void *arg, in
   int status = body(&self);
   gyre_comm_destroy(self.comm);
   gyre_context_destroy(self.ctx);
-  leave(&self, status);
+  rank_leave(rank, w->nranks, worlds_started, status);
 }
 
 /* --------------------------------------------------------------------------------- the parent --- */
@@ -131,6 +126,7 @@ static void forget(const struct world *w) {
 }
 
 void world_start(struct world *w, int nranks, body_fn body, const void *arg) {
+  worlds_started++;
   int up[2], down[2];
   memset(w, 0, sizeof *w);
   snprintf(w->dir, sizeof w->dir, "/tmp/gyre-fault-XXXXXX");

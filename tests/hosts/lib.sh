@@ -243,3 +243,22 @@ bytes() { at "$1" bash -c 'echo $(($(</sys/class/net/$0/statistics/tx_bytes) + $
 
 # listening HOST: "address port" of each listening socket, sorted
 listening() { at "$1" ss -Hltn | awk '{ print $4 }' | sed -E 's/^(.*):([0-9]+)$/\1 \2/' | sort; }
+
+# goes_over INTERFACE JOB...: of the job's 4 MiB all-reduces, at least 8 MiB go into and out of host 2 there, next to nothing
+# elsewhere.
+goes_over() {
+  local wanted=$1 name moved
+  local -A before
+  shift
+  for name in eth0 eth1; do before[$name]=$(bytes 2 $name); done
+  job "$@" -- "$perf" all_reduce -b 4M -e 4M -n 2 -w 1 --check
+  all_well 1
+  for name in eth0 eth1; do
+    moved=$(($(bytes 2 $name) - before[$name]))
+    if [ $name = "$wanted" ]; then
+      [ $moved -gt 8388608 ] || bad "only $moved bytes went over $name"
+    else
+      [ $moved -lt 131072 ] || bad "$moved bytes went over $name"
+    fi
+  done
+}

@@ -13,7 +13,7 @@
  * the lock, no waiter asleep without a driver; at rest, every command has run and every operation has completed; and `served`:
  * it comes to rest.
  *
- * The lines below are read by tests/lint/model.sh. A variant is a set of definitions for which all this must hold, `live`: with
+ * The lines below are read by tests/lint/test_model.sh. A variant is a set of definitions for which all this must hold, `live`: with
  * `served`. A mutant is a mutation of the code, with a variant that shows it, which must be found out.
  *
  * variant: CALLERS=1

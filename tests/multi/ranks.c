@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../leave.h"
+
 /* A rank that crashes ends: the test framework's own handlers would go on with the tests after this
  * one, in the child. */
 static void crash_by_default(void) {
@@ -36,13 +38,6 @@ static int be_rank(int rank, int nranks, rank_body body, const struct ranks_opti
   return failed;
 }
 
-/* A sanitizer looks for leaks on exit, which takes longer than most of these tests: two ranks of each world do. */
-static void leave(int rank, int nranks, int status) {
-  fflush(NULL);
-  if (rank > 0 && rank < nranks - 1) _exit(status);
-  exit(status);
-}
-
 static int end_of(pid_t pid, int rank) {
   int status = 0;
   waitpid(pid, &status, 0); /* the rank's alarm bounds this */
@@ -50,23 +45,38 @@ static int end_of(pid_t pid, int rank) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1;
 }
 
+static bool is_set(const char *name) {
+  const char *value = getenv(name);
+  return value && strcmp(value, "1") == 0;
+}
+
 bool ranks_take(size_t value, size_t n, size_t others) {
-  const char *all = getenv("TEST_ALL");
-  return (all && strcmp(all, "1") == 0) || value == others % n;
+  return is_set("TEST_ALL") || value == others % n;
+}
+
+int ranks_next(int nranks) {
+  const char *sanitize = getenv("TEST_SANITIZE");
+  const char *taken = !sanitize || !*sanitize || is_set("TEST_WHOLE") ? "12345678"
+                      : strcmp(sanitize, "thread")                    ? "1235"
+                                                                      : "124";
+  while (++nranks <= 8 && !strchr(taken, '0' + nranks)) continue;
+  return nranks;
 }
 
 int ranks_run(int nranks, rank_body body, const struct ranks_options *options) {
+  static unsigned worlds;
   char dir[] = "/tmp/gyre-test-XXXXXX", rendezvous[64];
   pid_t *pid = calloc((size_t)nranks, sizeof *pid);
   int failed = 0;
   if (!pid || !mkdtemp(dir)) return nranks;
   snprintf(rendezvous, sizeof rendezvous, "file://%s/job", dir);
   fflush(NULL);
+  worlds++;
   for (int r = 0; r < nranks; r++) {
     pid[r] = fork();
     if (pid[r] != 0) continue;
     free(pid);
-    leave(r, nranks, be_rank(r, nranks, body, options, rendezvous));
+    rank_leave(r, nranks, worlds, be_rank(r, nranks, body, options, rendezvous));
   }
   for (int r = 0; r < nranks; r++) failed += pid[r] < 0 ? 1 : end_of(pid[r], r);
   free(pid);

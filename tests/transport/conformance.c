@@ -17,6 +17,8 @@ static bool sanitized(void) {
 #endif
 }
 
+bool conformance_is_sanitized(void) { return !getenv("CONFORMANCE_WHOLE") && sanitized(); }
+
 bool conformance_is_brief(void) {
   return !getenv("CONFORMANCE_WHOLE") && (conformance->brief || sanitized());
 }

@@ -37,8 +37,9 @@ void conformance_other_call(void **state);
 void conformance_describe(void **state);
 void conformance_open_and_close(void **state);
 
-/* Whether the suite is cut short. */
+/* Whether the suite is cut short, and whether that is for a sanitizer. */
 bool conformance_is_brief(void);
+bool conformance_is_sanitized(void);
 
 #define CONFORMANCE_TESTS                                                                  \
   cmocka_unit_test(conformance_sizes), cmocka_unit_test(conformance_reductions),           \

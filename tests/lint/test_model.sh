@@ -5,6 +5,7 @@
 #   mutant: and live-mutant:    the same searches, which must find an error; two spaces or more, then what is mutated
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+command -v spin >/dev/null || { echo "there is no spin here (Debian: spin)"; exit 77; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
