@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the Promela models with spin, exhaustively. The head of a model names what is searched, as definitions:
+# Checks the Promela models with spin, exhaustively; mutants, which test the models themselves, with TEST_WHOLE=1 only.
+# The head of a model names what is searched, as definitions:
 #   variant: DEFINITION...      assertions and invalid end states; must hold
 #   live: DEFINITION...         its `ltl` property under weak fairness; must hold
 #   mutant: and live-mutant:    the same searches, which must find an error; two spaces or more, then what is mutated
@@ -35,9 +36,11 @@ export -f search
 export work
 
 # MODEL KIND DEFINITION..., one a line
+kinds='variant|live'
+[[ ${TEST_WHOLE-} != 1 ]] || kinds+='|mutant|live-mutant'
 searches() {
   for model in tests/model/*.pml; do
-    sed -nE 's/^ \* (variant|live|mutant|live-mutant): ([A-Z_0-9=]+( [A-Z_0-9=]+)*)(  .*)?$/\1 \2/p' "$model" |
+    sed -nE "s/^ \\* ($kinds): ([A-Z_0-9=]+( [A-Z_0-9=]+)*)(  .*)?\$/\\1 \\2/p" "$model" |
       sed "s|^|$PWD/$model |"
   done
 }
