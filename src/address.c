@@ -11,6 +11,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +23,30 @@
 
 /* ---------------------------------------------------------------------------- one address --- */
 
+#define LOCAL_PREFIX "gyre-link/"
+#define LOCAL_LEN \
+  (1 + sizeof LOCAL_PREFIX - 1 + 2 * (size_t)GY_LOCAL_BYTES) /* the name begins with a zero byte */
+
+static bool is_local(const struct gy_address *a) { return a->sa.any.sa_family == AF_UNIX; }
+
+void gy_address_of_local(const uint8_t name[GY_LOCAL_BYTES], struct gy_address *out) {
+  struct gy_address a;
+  memset(&a, 0, sizeof a);
+  a.sa.local.sun_family = AF_UNIX;
+  char *at = a.sa.local.sun_path + 1;
+  size_t n = gy_format(at, sizeof a.sa.local.sun_path - 1, "%s", LOCAL_PREFIX);
+  for (size_t i = 0; i < GY_LOCAL_BYTES; i++, n += 2)
+    gy_format(at + n, sizeof a.sa.local.sun_path - 1 - n, "%02x", (unsigned)name[i]);
+  *out = a;
+}
+
 socklen_t gy_address_len(const struct gy_address *a) {
+  if (is_local(a)) return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + LOCAL_LEN);
   return a->sa.any.sa_family == AF_INET6 ? (socklen_t)sizeof a->sa.v6 : (socklen_t)sizeof a->sa.v4;
 }
 
 uint16_t gy_address_port(const struct gy_address *a) {
+  if (is_local(a)) return 0;
   return ntohs(a->sa.any.sa_family == AF_INET6 ? a->sa.v6.sin6_port : a->sa.v4.sin_port);
 }
 
@@ -36,6 +56,7 @@ void gy_address_set_port(struct gy_address *a, uint16_t port) {
 }
 
 bool gy_address_is_loopback(const struct gy_address *a) {
+  if (is_local(a)) return true;
   if (a->sa.any.sa_family == AF_INET6) {
     const struct in6_addr *v6 = &a->sa.v6.sin6_addr;
     return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
@@ -66,6 +87,11 @@ static void host_text(const struct gy_address *a, char *out, size_t capacity) {
 }
 
 const char *gy_address_text(const struct gy_address *a, char out[GY_ADDRESS_TEXT]) {
+  if (is_local(a)) { /* the end that has dialled has no name */
+    gy_format(out, GY_ADDRESS_TEXT, "a local socket%s%s", a->sa.local.sun_path[1] ? ", " : "",
+              a->sa.local.sun_path + 1);
+    return out;
+  }
   char host[INET6_ADDRSTRLEN + IF_NAMESIZE + 1];
   host_text(a, host, sizeof host);
   gy_format(out, GY_ADDRESS_TEXT, a->sa.any.sa_family == AF_INET6 ? "[%s]:%u" : "%s:%u", host,

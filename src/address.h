@@ -13,23 +13,31 @@
 #include <stdint.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include "settings.h"
 
 #define GY_ADDRESS_MAX 8 /* addresses a process advertises at most */
 #define GY_ADDRESS_TEXT 80
 
-struct gy_address { /* an IPv4 or IPv6 address with port; the union is what the socket calls take */
+#define GY_LOCAL_BYTES \
+  16 /* what names a process to the others of its host; all zero: it has no such name */
+
+struct gy_address { /* an IPv4 or IPv6 address with port, or a local one; the union is what the socket calls take */
   union {
     struct sockaddr any;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
+    struct sockaddr_un local; /* an abstract name of GY_LOCAL_NAME bytes */
   } sa;
 };
 
 socklen_t gy_address_len(const struct gy_address *a);
 uint16_t gy_address_port(const struct gy_address *a);
 void gy_address_set_port(struct gy_address *a, uint16_t port);
+/* Also of a local one: it cannot leave the host. */
 bool gy_address_is_loopback(const struct gy_address *a);
+/* The Unix socket, in the abstract namespace, of the process of that name. */
+void gy_address_of_local(const uint8_t name[GY_LOCAL_BYTES], struct gy_address *out);
 bool gy_address_is_link_local(const struct gy_address *a);
 /* "10.0.0.1:7000", "[fe80::1%eth0]:7000". Returns out. */
 const char *gy_address_text(const struct gy_address *a, char out[GY_ADDRESS_TEXT]);

@@ -201,6 +201,7 @@ static void describe_self(struct gy_bootstrap *b, struct gy_member *m) {
   gy_host_name(m->host_name, sizeof m->host_name);
   m->pid = (uint32_t)getpid();
   m->unattended = b->unattended;
+  if (b->nranks > 1) gy_net_listen_local(b->net, m->local);
   m->n_address = b->nranks > 1 ? (uint32_t)gy_net_advertised(b->net, m->address) : 0;
 }
 

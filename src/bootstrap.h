@@ -17,7 +17,8 @@
 #include "schedule.h"
 
 struct gy_member {
-  uint8_t host[16]; /* gy_host_id */
+  uint8_t host[16];              /* gy_host_id */
+  uint8_t local[GY_LOCAL_BYTES]; /* gy_net_listen_local */
   char host_name[64];
   uint32_t pid;
   bool unattended; /* no progress thread: it may be silent for long, and beats for nobody */

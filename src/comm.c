@@ -15,7 +15,7 @@
 
 static const struct {
   const struct gy_tl_ops *plain, *faulty; /* faulty: does what GYRE_FAULT asks for */
-} transports[] = {{&gy_tcp_ops, &gy_fault_tcp_ops}};
+} transports[] = {{&gy_tcp_ops, &gy_fault_tcp_ops}, {&gy_shm_ops, &gy_fault_shm_ops}};
 
 /* What the engine relies on: it has no second way to reduce what arrives. */
 #define NEEDED_CAPS (GY_CAP_HOST_MEM | GY_CAP_RECV_REDUCE)

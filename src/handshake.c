@@ -58,7 +58,7 @@ bool gy_hello_decode(const uint8_t in[GY_HELLO_BYTES], struct gy_hello *h) {
   memcpy(v.id.key, in + 32, GY_KEY_BYTES);
   memcpy(v.nonce, in + 48, GY_NONCE_BYTES);
   if (in[24] > 1 || v.min_version > v.max_version || v.id.from < 0 || v.id.to < 0) return false;
-  if (v.id.kind != GY_CONN_CONTROL && v.id.kind != GY_CONN_DATA) return false;
+  if (v.id.kind < GY_CONN_CONTROL || v.id.kind > GY_CONN_SHARED) return false;
   *h = v;
   return true;
 }

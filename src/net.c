@@ -302,7 +302,9 @@ static void inbound_open(struct gy_net *net, int fd, const struct gy_address *pe
   int on = 1;
   if (net->n_inbound >= GY_INBOUND_MAX && !inbound_evict(net))
     goto close_fd; /* the dialler will try again */
-  if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) goto close_fd;
+  if (peer->sa.any.sa_family != AF_UNIX &&
+      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0)
+    goto close_fd;
   struct inbound *in = calloc(1, sizeof *in);
   if (in == NULL) goto close_fd;
   if (gy_watch_open(&in->w, net, fd) != GYRE_OK) goto free_in;
@@ -378,6 +380,8 @@ static void listener_close(struct gy_listen *l) {
 static bool same_address(const struct gy_address *a, const struct gy_address *b) {
   if (a->sa.any.sa_family != b->sa.any.sa_family || gy_address_port(a) != gy_address_port(b))
     return false;
+  if (a->sa.any.sa_family == AF_UNIX)
+    return memcmp(&a->sa.local, &b->sa.local, gy_address_len(a)) == 0;
   if (a->sa.any.sa_family == AF_INET) return a->sa.v4.sin_addr.s_addr == b->sa.v4.sin_addr.s_addr;
   return memcmp(&a->sa.v6.sin6_addr, &b->sa.v6.sin6_addr, sizeof a->sa.v6.sin6_addr) == 0 &&
          a->sa.v6.sin6_scope_id == b->sa.v6.sin6_scope_id;
@@ -395,7 +399,8 @@ static int open_listening(const struct gy_address *at) {
   int on = 1, saved;
   int fd = gy_socket(at->sa.any.sa_family);
   if (fd < 0) return -1;
-  if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) goto close_fd;
+  if (at->sa.any.sa_family != AF_UNIX && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
+    goto close_fd;
   if (at->sa.any.sa_family == AF_INET6 &&
       setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) != 0)
     goto close_fd;
@@ -619,6 +624,29 @@ size_t gy_net_advertised(const struct gy_net *net, struct gy_address out[GY_ADDR
   if (l->of_process && n < GY_ADDRESS_MAX && (!given || gy_address_is_loopback(&l->at)))
     out[n++] = l->at;
   return n;
+}
+
+static gyre_status open_local(struct gy_net *net) {
+  uint8_t name[GY_LOCAL_BYTES];
+  struct gy_address at;
+  struct gy_listen *l;
+  gyre_status st = gy_random(name, sizeof name);
+  if (st != GYRE_OK) return st;
+  gy_address_of_local(name, &at);
+  int fd = open_listening(&at);
+  if (fd < 0)
+    return gy_fail_errno(GYRE_ERR_SYS, errno, "cannot listen on a Unix socket%s",
+                         gy_errno_advice(errno));
+  st = listener_open(net, fd, &at, &l);
+  if (st == GYRE_OK) memcpy(net->local, name, sizeof net->local);
+  return st;
+}
+
+void gy_net_listen_local(struct gy_net *net, uint8_t name[GY_LOCAL_BYTES]) {
+  if (!net->local_tried && open_local(net) != GYRE_OK)
+    gy_log(GY_LOG_WARN, "no shared memory with the other ranks of this host: %s", gyre_last_error());
+  net->local_tried = true;
+  memcpy(name, net->local, sizeof net->local);
 }
 
 static gyre_status fail_listen_at(const struct gy_address *at, int sys_errno) {

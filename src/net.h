@@ -29,7 +29,11 @@ struct gy_listen;
 struct gy_expect;
 struct gy_dial;
 
-enum gy_conn_kind { GY_CONN_CONTROL = 1, GY_CONN_DATA = 2 };
+enum gy_conn_kind {
+  GY_CONN_CONTROL = 1,
+  GY_CONN_DATA = 2,
+  GY_CONN_SHARED = 3 /* leads to shared memory */
+};
 
 #define GY_KEY_BYTES 16
 #define GY_SECRET_MAX 256
@@ -71,6 +75,9 @@ gyre_status gy_net_listen(struct gy_net *net, bool has_secret);
 /* What peers should dial: settings->advertise if given and, for ranks of this host, loopback where
  * that is bound; otherwise what is bound. */
 size_t gy_net_advertised(const struct gy_net *net, struct gy_address out[GY_ADDRESS_MAX]);
+/* Opens, once, the listener for the other processes of this host, and gives its name. That it cannot be had is logged,
+ * and the name is all zero. */
+void gy_net_listen_local(struct gy_net *net, uint8_t name[GY_LOCAL_BYTES]);
 /* An additional listener, for a rendezvous at a given address; the same (address, port) is shared
  * and counted. SYS with both address and hint, and errno EADDRINUSE, when it is taken. SO_REUSEADDR is set, SO_REUSEPORT
  * never. */

@@ -26,7 +26,9 @@ enum {
 struct gy_net {
   uv_loop_t *loop;
   const struct gy_settings *settings;
-  uint16_t port; /* of the process; 0: not open yet */
+  uint16_t port;                 /* of the process; 0: not open yet */
+  uint8_t local[GY_LOCAL_BYTES]; /* its name within this host; all zero: not open */
+  bool local_tried;
   bool closing;
   unsigned held;     /* handles and requests of which libuv has still to call back */
   uv_timer_t anchor; /* closed last, so that `closed` always runs from the loop */
@@ -62,7 +64,7 @@ gyre_status gy_watch_open(struct gy_watch *w, struct gy_net *net, int fd);
  * descriptor may at once be closed or given to someone who makes a handle of his own for it. */
 int gy_watch_close(struct gy_watch *w);
 
-/* A TCP socket for this family: non-blocking, close-on-exec, no delay. -1 with errno. */
+/* A stream socket of this family: non-blocking, close-on-exec, TCP without delay. -1 with errno. */
 int gy_socket(int family);
 
 #endif

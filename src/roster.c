@@ -11,8 +11,9 @@
 #include "status.h"
 
 #define RANKS_MAX 16384
-#define MEMBER_BYTES_MIN (16u + 2u + 4u + 1u + 1u) /* with no name and no address */
-#define MEMBER_UNATTENDED 1u                       /* of a member's flags */
+#define MEMBER_BYTES_MIN \
+  (16u + GY_LOCAL_BYTES + 2u + 4u + 1u + 1u) /* with no name and no address */
+#define MEMBER_UNATTENDED 1u                 /* of a member's flags */
 
 /* ---------------------------------------------------------------------------------- pieces --- */
 
@@ -31,6 +32,7 @@ static double read_f64(struct gy_reader *r) {
 
 static void write_member(struct gy_writer *w, const struct gy_member *m) {
   gy_w_bytes(w, m->host, sizeof m->host);
+  gy_w_bytes(w, m->local, sizeof m->local);
   gy_w_text(w, m->host_name);
   gy_w_u32(w, m->pid);
   gy_w_u8(w, m->unattended ? MEMBER_UNATTENDED : 0);
@@ -40,6 +42,7 @@ static void write_member(struct gy_writer *w, const struct gy_member *m) {
 
 static void read_member(struct gy_reader *r, struct gy_member *m) {
   gy_r_bytes(r, m->host, sizeof m->host);
+  gy_r_bytes(r, m->local, sizeof m->local);
   gy_r_text(r, m->host_name, sizeof m->host_name);
   m->pid = gy_r_u32(r);
   uint8_t flags = gy_r_u8(r);

@@ -61,7 +61,7 @@ static const struct gy_setting table[] = {
    .doc = "1: connect to other hosts without a secret. Anyone who reaches the port can then "
           "join."},
 
-  {ENTRY(NAMES, "GYRE_TRANSPORTS", AGREED, transports), .choices = "tcp", .def_text = "",
+  {ENTRY(NAMES, "GYRE_TRANSPORTS", AGREED, transports), .choices = "tcp|shm", .def_text = "",
    .member = "gyre_comm_config.transports",
    .doc = "Transports that may be used; empty: all that are usable."},
   {ENTRY(TEXT, "GYRE_ALGO", AGREED, algo), .def_text = "",

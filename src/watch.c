@@ -78,7 +78,7 @@ int gy_socket(int family) {
   int fd = gy_fork_own(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   gy_fork_release();
   if (fd < 0) return -1;
-  if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) {
+  if (family != AF_UNIX && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) {
     int saved = errno;
     close(fd);
     errno = saved;

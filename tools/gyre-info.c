@@ -36,7 +36,7 @@ struct transport {
 
 struct facts {
   struct gy_settings settings;
-  struct transport transport[1];
+  struct transport transport[2];
   size_t n_transport;
   char interfaces[8192]; /* see gy_address_list */
   char cpu_model[128], cpu_features[512];
@@ -97,15 +97,33 @@ static void find_cpu(struct facts *f) {
   f->kernels = gy_reduce_isa();
 }
 
+static bool is_named(const struct gy_settings *s, struct transport *t) {
+  if (!s->transports[0] || listed(s->transports, t->name, ",")) return true;
+  gy_format(t->reason, sizeof t->reason, "GYRE_TRANSPORTS=%s does not name it", s->transports);
+  return false;
+}
+
+static void find_shm(const struct gy_settings *s, struct transport *t) {
+  t->name = "shm";
+  if (!is_named(s, t)) return;
+  struct gy_address address[GY_ADDRESS_MAX];
+  size_t n = 0;
+  if (gy_address_choose(s, s->secret[0] != 0, address, &n) != GYRE_OK) {
+    gy_format(t->reason, sizeof t->reason, "ranks meet over TCP: %s", gyre_last_error());
+    return;
+  }
+  t->usable = true;
+  gy_format(t->reason, sizeof t->reason,
+            "between processes of this host that see the same loopback interface; only where "
+            "GYRE_TRANSPORTS names it and not tcp");
+}
+
 static void find_tcp(const struct gy_settings *s, struct transport *t) {
   struct gy_address address[GY_ADDRESS_MAX];
   size_t n = 0;
   bool secret = s->secret[0] != 0;
   t->name = "tcp";
-  if (s->transports[0] && !listed(s->transports, t->name, ",")) {
-    gy_format(t->reason, sizeof t->reason, "GYRE_TRANSPORTS=%s does not name it", s->transports);
-    return;
-  }
+  if (!is_named(s, t)) return;
   if (gy_address_choose(s, secret, address, &n) != GYRE_OK) {
     gy_format(t->reason, sizeof t->reason, "%s", gyre_last_error());
     return;
@@ -152,6 +170,7 @@ static gyre_status gather(struct facts *f) {
   f->spin_us = gy_settings_spin_us(&f->settings);
   find_cpu(f);
   find_tcp(&f->settings, &f->transport[f->n_transport++]);
+  find_shm(&f->settings, &f->transport[f->n_transport++]);
   gy_address_list(f->interfaces, sizeof f->interfaces);
   return GYRE_OK;
 }

@@ -110,6 +110,7 @@ struct gy_tl_ops {
 };
 
 extern const struct gy_tl_ops gy_tcp_ops;
+extern const struct gy_tl_ops gy_shm_ops;  /* within a host */
 extern const struct gy_tl_ops gy_self_ops; /* a rank to itself, always */
 
 /* ---- called by transports, on the driving thread; none re-enters the transport ---- */

@@ -219,11 +219,11 @@ typedef struct gyre_comm_config {
                                 all ranks can reach); NULL: GYRE_RENDEZVOUS, unless id or oob is set */
   const gyre_unique_id *id; /* made by rank 0's context; goes before rendezvous */
   const gyre_oob *oob;      /* the caller's own store; goes before rendezvous */
-  const char *transports;   /* "tcp"; NULL: GYRE_TRANSPORTS, else all that are usable */
-  const char *algo;     /* "all_reduce=ring,broadcast=tree" or one name for all; NULL: GYRE_ALGO,
+  const char *transports; /* "tcp", "shm", "tcp,shm"; NULL: GYRE_TRANSPORTS, else all that are usable */
+  const char *algo;       /* "all_reduce=ring,broadcast=tree" or one name for all; NULL: GYRE_ALGO,
                                 else the cost model */
-  uint32_t slice_bytes; /* 0: GYRE_SLICE_BYTES, else automatic; a multiple of 64 */
-  uint32_t window;      /* slices in flight per link; 0: GYRE_WINDOW, else automatic */
+  uint32_t slice_bytes;        /* 0: GYRE_SLICE_BYTES, else automatic; a multiple of 64 */
+  uint32_t window;             /* slices in flight per link; 0: GYRE_WINDOW, else automatic */
   uint32_t connect_timeout_ms; /* 0: GYRE_CONNECT_TIMEOUT_MS */
   uint32_t op_timeout_ms;      /* longest time an operation may go without moving a byte;
                                 0: GYRE_OP_TIMEOUT_MS */

@@ -481,24 +481,26 @@ void conformance_idle_links_sleep(void **state) {
 
 static void test_graceful(struct world *w) {
   enum { N = 4 };
+  /* As much as a transport takes without a receiver, which is less where it is made to do so bit by bit. */
+  const size_t bytes = conformance->fault ? 300 : 20000;
   struct end *e[2];
   struct transfer send[N], recv[N + 1];
   static uint8_t out[N][20000], in[N + 1][20000];
   pair_open(w, e);
   for (unsigned k = 0; k < N; k++) {
-    pattern_fill(out[k], sizeof out[k], 0, k);
-    post_send(e[0], &send[k], out[k], sizeof out[k]);
+    pattern_fill(out[k], bytes, 0, k);
+    post_send(e[0], &send[k], out[k], bytes);
   }
   WORLD_UNTIL(w, e[0]->done[0] == N);
   end_close(e[0], true);
   memset(out, 0, sizeof out); /* theirs no longer */
   world_idle(w, 20);
   for (unsigned k = 0; k < N; k++) {
-    post_recv(e[1], &recv[k], in[k], sizeof in[k]);
+    post_recv(e[1], &recv[k], in[k], bytes);
     WORLD_UNTIL(w, recv[k].done);
-    pattern_check(in[k], sizeof in[k], 0, k);
+    pattern_check(in[k], bytes, 0, k);
   }
-  post_recv(e[1], &recv[N], in[N], sizeof in[N]);
+  post_recv(e[1], &recv[N], in[N], bytes);
   WORLD_UNTIL(w, e[1]->downs);
   assert_int_equal(e[1]->why, GYRE_ERR_PEER_LOST);
   assert_int_equal(e[1]->sys_errno, 0);

@@ -1,5 +1,5 @@
 /*
- * test_fault.c - the fault transport around TCP: what every transport must do, under faults that do
+ * test_fault.c - the fault transport around TCP and around shared memory: what every transport must do, under faults that do
  * no harm; each harmful kind; and texts that are refused. CONFORMANCE_WHOLE in the environment runs
  * the suite at its full length, under more of them.
  */
@@ -24,14 +24,20 @@ static const struct CMUnitTest suite[] = {CONFORMANCE_TESTS};
 
 /* Every second case with checksums; under the next fault it is the other half. Under a sanitizer, which takes the
  * longer the shorter the reads, each fault meets every third case and each case every third fault. */
-static void under(const char *fault, size_t number) {
+static void over(const struct gy_tl_ops *ops, const char *fault, size_t number) {
   bool all = !conformance_is_sanitized();
+  faulty.ops = ops;
   faulty.fault = fault;
   for (size_t i = 0; i < sizeof suite / sizeof *suite; i++) {
     if (!all && i % 3 != number % 3) continue;
     faulty.checksum = (i + number + number / 3) % 2 == 0;
     suite[i].test_func(NULL);
   }
+}
+
+static void under(const char *fault, size_t number) {
+  over(&gy_fault_tcp_ops, fault, number);
+  over(&gy_fault_shm_ops, fault, number);
 }
 
 #define UNDER(name, number, text)  \
@@ -78,13 +84,17 @@ static void more_counts_and_seeds(void **state) {
 
 static struct world world;
 
-static struct world *two_ranks(const char *fault, bool checksum) {
-  world_open(&world, &gy_fault_tcp_ops, 2, 8);
+static struct world *two_ranks_over(const struct gy_tl_ops *ops, const char *fault, bool checksum) {
+  world_open(&world, ops, 2, 8);
   world.roster.agreed.checksum = checksum;
   for (int r = 0; r < 2; r++)
     assert_int_equal(gy_settings_set(&world.rank[r].settings, "GYRE_FAULT", fault), GYRE_OK);
   world_open_transports(&world);
   return &world;
+}
+
+static struct world *two_ranks(const char *fault, bool checksum) {
+  return two_ranks_over(&gy_fault_tcp_ops, fault, checksum);
 }
 
 /* Frames of 128 bytes: 40 of header, 64 of payload. Frames before the harm arrive, none after. */
@@ -122,6 +132,30 @@ static void a_flipped_bit_is_found_by_checksums(void **state) {
   for (unsigned i = 0; i < 6; i++) {
     struct world *w = two_ranks(texts[i], true);
     send_until_broken(w, i < 4 ? 0 : 1); /* from 104 on is padding: then the next frame's first byte */
+    assert_int_equal(w->end[1].why, GYRE_ERR_PROTO);
+    assert_non_null(strstr(w->end[1].text, "a bit was flipped on the way from rank 0"));
+    world_close(w);
+  }
+}
+
+/* There the bytes of payloads are counted, and a cut leaves elements of 16 bytes whole. */
+static void the_same_in_shared_memory(void **state) {
+  (void)state;
+  static const char *const cuts[] = {"cut:bytes=128,rank=0", "cut:bytes=143,rank=0",
+                                     "cut:bytes=190,rank=0"};
+  static const char *const flips[] = {"flip:byte=0,rank=0", "flip:byte=63,bit=7,rank=0",
+                                      "flip:byte=64,bit=3"};
+  struct transfer recv;
+  uint8_t in;
+  for (unsigned i = 0; i < 3; i++) {
+    struct world *w = two_ranks_over(&gy_fault_shm_ops, cuts[i], i % 2);
+    send_until_broken(w, 2);
+    assert_int_equal(w->end[1].why, GYRE_ERR_PEER_LOST);
+    post_recv(&w->end[0], &recv, &in, 1);
+    WORLD_UNTIL(w, w->end[0].downs);
+    world_close(w);
+    w = two_ranks_over(&gy_fault_shm_ops, flips[i], true);
+    send_until_broken(w, i < 2 ? 0 : 1);
     assert_int_equal(w->end[1].why, GYRE_ERR_PROTO);
     assert_non_null(strstr(w->end[1].text, "a bit was flipped on the way from rank 0"));
     world_close(w);
@@ -237,6 +271,7 @@ int main(void) {
       cmocka_unit_test(nothing_for_this_rank),
       cmocka_unit_test(a_cut_link_is_down_on_both_ends),
       cmocka_unit_test(a_flipped_bit_is_found_by_checksums),
+      cmocka_unit_test(the_same_in_shared_memory),
       cmocka_unit_test(a_flipped_bit_is_delivered_without),
       cmocka_unit_test(killed_or_stopped_at_a_slice),
   };

@@ -66,6 +66,7 @@ static void rank_open(struct world *w, int rank) {
   gy_format(m->host_name, sizeof m->host_name, "here");
   m->n_address = (uint32_t)gy_net_advertised(r->net, m->address);
   assert_true(m->n_address > 0);
+  gy_net_listen_local(r->net, m->local);
 }
 
 void world_open(struct world *w, const struct gy_tl_ops *ops, int nranks, uint32_t window) {

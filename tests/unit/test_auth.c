@@ -191,7 +191,7 @@ static void test_impossible_contents(void **state) {
   static const struct {
     size_t at;
     uint8_t value;
-  } hello[] = {{5, 0}, {5, 3}, {19, 0x80}, {23, 0x80}, {24, 2}};
+  } hello[] = {{5, 0}, {5, 4}, {19, 0x80}, {23, 0x80}, {24, 2}};
   for (size_t i = 0; i < sizeof hello / sizeof hello[0]; i++) {
     gy_hello_encode(&h, out);
     assert_true(gy_hello_decode(out, &back));

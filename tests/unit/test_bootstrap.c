@@ -1274,6 +1274,7 @@ static void test_a_thread_for_each_rank(void **state) {
 
 static void fill_member(struct gy_member *m, uint8_t seed) {
   memset(m->host, seed, sizeof m->host);
+  memset(m->local, seed + 64, sizeof m->local);
   snprintf(m->host_name, sizeof m->host_name, "n%u", seed);
   m->pid = 0x01020304u + seed;
   m->unattended = seed % 2;
@@ -1288,17 +1289,18 @@ static void test_golden_join(void **state) {
   static struct gy_join join, back;
   struct gy_writer w = {0};
   static const uint8_t want[] = {
-      1,          0,                                  /* format */
-      3,          0,    0,    0,    8,   0,   0,   0, /* rank, world size */
-      100,        0,    0,    0,                      /* version 0.1.0 */
-      0x60,       0xea, 0,    0,                      /* patience 60000 ms */
-      SIXTEEN(9),                                     /* host */
-      2,          0,    'n',  '9',                    /* its name */
-      13,         3,    2,    1,                      /* pid */
-      1,                                              /* it has no progress thread */
-      1,          4,    0x61, 0x1b, 10,  0,   0,   1, /* one address: IPv4, port 7009 */
-      1,                                              /* one demand */
-      11,         0,    'G',  'Y',  'R', 'E', '_', 'W', 'I', 'N', 'D', 'O', 'W', 2, 0, '1', '6',
+      1,           0,                                  /* format */
+      3,           0,    0,    0,    8,   0,   0,   0, /* rank, world size */
+      100,         0,    0,    0,                      /* version 0.1.0 */
+      0x60,        0xea, 0,    0,                      /* patience 60000 ms */
+      SIXTEEN(9),                                      /* host */
+      SIXTEEN(73),                                     /* its name within the host */
+      2,           0,    'n',  '9',                    /* its name */
+      13,          3,    2,    1,                      /* pid */
+      1,                                               /* it has no progress thread */
+      1,           4,    0x61, 0x1b, 10,  0,   0,   1, /* one address: IPv4, port 7009 */
+      1,                                               /* one demand */
+      11,          0,    'G',  'Y',  'R', 'E', '_', 'W', 'I', 'N', 'D', 'O', 'W', 2, 0, '1', '6',
   };
   memset(&join, 0, sizeof join);
   join.rank = 3;
@@ -1428,6 +1430,7 @@ static void test_golden_roster(void **state) {
       0,
       0, /* 4096 */
       SIXTEEN(1),
+      SIXTEEN(65),
       2,
       0,
       'n',
@@ -1446,6 +1449,7 @@ static void test_golden_roster(void **state) {
       0,
       1,
       SIXTEEN(2),
+      SIXTEEN(66),
       2,
       0,
       'n',

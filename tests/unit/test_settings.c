@@ -228,10 +228,11 @@ static void transports_are_known_names(void **state) {
   (void)state;
   assert_taken("GYRE_TRANSPORTS", "tcp");
   assert_taken("GYRE_TRANSPORTS", "");
+  assert_taken("GYRE_TRANSPORTS", "shm,tcp");
   assert_refused("GYRE_TRANSPORTS", "rdma",
-                 "GYRE_TRANSPORTS=rdma: must be a comma-separated list out of: tcp");
+                 "GYRE_TRANSPORTS=rdma: must be a comma-separated list out of: tcp|shm");
   static const char *const bad[] = {"tcp,", ",tcp", "tcp,tcp", "tcp tcp",
-                                    "tc",   "TCP",  ",",       "tcp,shm"};
+                                    "tc",   "TCP",  ",",       "tcp|shm"};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
     assert_refused("GYRE_TRANSPORTS", bad[i], NULL);
 }

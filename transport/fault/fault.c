@@ -281,26 +281,28 @@ static size_t fault_describe(const struct gy_link *l, char *out, size_t capacity
 
 /* -------------------------------------------------------------------------------- the tables --- */
 
-static gyre_status open_tcp(struct gy_comm_core *core, struct gy_tl **out) {
-  return fault_open(&gy_tcp_ops, core, out);
-}
+#define TABLE(inner)                                                                                \
+  static gyre_status open_##inner(struct gy_comm_core *core, struct gy_tl **out) {                  \
+    return fault_open(&gy_##inner##_ops, core, out);                                                \
+  }                                                                                                 \
+  static int reach_##inner(const struct gy_comm_core *core, int peer, char *why, size_t capacity) { \
+    return gy_##inner##_ops.reach(core, peer, why, capacity);                                       \
+  }                                                                                                 \
+  const struct gy_tl_ops gy_fault_##inner##_ops = {                                                 \
+      .name = #inner,                                                                               \
+      .abi = GY_TL_ABI,                                                                             \
+      .caps = GY_CAP_HOST_MEM | GY_CAP_RECV_REDUCE,                                                 \
+      .reach = reach_##inner,                                                                       \
+      .open = open_##inner,                                                                         \
+      .link_open = fault_link_open,                                                                 \
+      .link_close = fault_link_close,                                                               \
+      .close = fault_close,                                                                         \
+      .post_send = fault_post_send,                                                                 \
+      .post_recv = fault_post_recv,                                                                 \
+      .poll = fault_poll,                                                                           \
+      .arm = fault_arm,                                                                             \
+      .describe = fault_describe,                                                                   \
+  }
 
-static int reach_tcp(const struct gy_comm_core *core, int peer, char *why, size_t capacity) {
-  return gy_tcp_ops.reach(core, peer, why, capacity);
-}
-
-const struct gy_tl_ops gy_fault_tcp_ops = {
-    .name = "tcp",
-    .abi = GY_TL_ABI,
-    .caps = GY_CAP_HOST_MEM | GY_CAP_RECV_REDUCE,
-    .reach = reach_tcp,
-    .open = open_tcp,
-    .link_open = fault_link_open,
-    .link_close = fault_link_close,
-    .close = fault_close,
-    .post_send = fault_post_send,
-    .post_recv = fault_post_recv,
-    .poll = fault_poll,
-    .arm = fault_arm,
-    .describe = fault_describe,
-};
+TABLE(tcp);
+TABLE(shm);

@@ -39,6 +39,7 @@ static inline uint64_t gy_tamper_seed(uint64_t seed, int rank, int peer, unsigne
   return dice;
 }
 
-extern const struct gy_tl_ops gy_fault_tcp_ops; /* TCP, with the faults of settings->fault */
+/* A transport with the faults of settings->fault. */
+extern const struct gy_tl_ops gy_fault_tcp_ops, gy_fault_shm_ops;
 
 #endif
