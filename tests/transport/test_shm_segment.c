@@ -223,6 +223,49 @@ static void a_wrong_count_sends_nothing(void **state) {
   world_close(&w);
 }
 
+/* -------------------------------------------------------------------------------------- bells --- */
+
+static bool has_bell(const struct end *e) {
+  char bell;
+  return recv(((struct shm_link *)e->link)->fd, &bell, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+}
+
+/* As the loop does it: after an arm that allows a sleep one more pass, which finds nothing. */
+static void fall_asleep(struct both *b) {
+  for (int r = 0; r < 2; r++) assert_true(b->w->ops->arm(b->w->rank[r].tl));
+  for (int r = 0; r < 2; r++) assert_int_equal(b->w->ops->poll(b->w->rank[r].tl, false), 0);
+  for (int r = 0; r < 2; r++) assert_false(has_bell(b->e[r]));
+}
+
+static void who_sleeps_is_woken(void **state) {
+  (void)state;
+  static struct world w;
+  struct both b = connected(&w);
+  struct transfer send[2], recv[2];
+  static uint8_t out[64 * SHM_PIECE], in[sizeof out];
+  /* For data. */
+  fall_asleep(&b);
+  post_recv(b.e[1], &recv[0], in, 10);
+  post_send(b.e[0], &send[0], out, 10);
+  assert_true(has_bell(b.e[1]));
+  WORLD_UNTIL(&w, send[0].done && recv[0].done);
+  world_idle(&w, 5); /* the bell is heard */
+  /* Not while it polls. */
+  for (int r = 0; r < 2; r++) b.w->ops->poll(b.w->rank[r].tl, true);
+  post_recv(b.e[1], &recv[1], in, sizeof in);
+  post_send(b.e[0], &send[1], out, sizeof out);
+  assert_false(has_bell(b.e[1]));
+  /* For room. */
+  while (b.w->ops->poll(b.w->rank[0].tl, false)) continue;
+  assert_true(b.w->ops->arm(b.w->rank[0].tl));
+  assert_int_equal(b.w->ops->poll(b.w->rank[0].tl, false), 0);
+  assert_false(has_bell(b.e[0]));
+  assert_true(b.w->ops->poll(b.w->rank[1].tl, false) > 0);
+  assert_true(has_bell(b.e[0]));
+  WORLD_UNTIL(&w, send[1].done && recv[1].done);
+  world_close(&w);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_no_segment_is_refused),
@@ -230,6 +273,7 @@ int main(void) {
       cmocka_unit_test(memory_that_is_short_is_an_error),
       cmocka_unit_test(a_wrong_piece_ends_the_link),
       cmocka_unit_test(a_wrong_count_sends_nothing),
+      cmocka_unit_test(who_sleeps_is_woken),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
