@@ -45,11 +45,12 @@ struct shm_count { /* on a line of its own */
 enum { SHM_WANTS_DATA = 1, SHM_WANTS_ROOM = 2 }; /* what a sleeping end is to be woken for */
 
 struct shm_segment {
+  _Alignas(4096) uint8_t body[2][SHM_CELLS][SHM_BODY];
+  struct shm_head head[2][SHM_CELLS];
   struct shm_count taken[2];  /* low half of the number of cells that the receiver has given back */
   struct shm_count asleep[2]; /* of each end: what for; 0: awake */
-  _Alignas(4096) struct shm_head head[2][SHM_CELLS];
-  _Alignas(4096) uint8_t body[2][SHM_CELLS][SHM_BODY];
 };
+_Static_assert(SHM_BODY % 4096 == 0, "bodies and heads begin on lines of their own");
 
 /* Both give a mapping that gy_shm_unmap ends. The receiver's may fail with GYRE_IN_PROGRESS: nothing has come yet.
  * SYS, NOMEM with the text; PROTO if what came is no segment; PEER_LOST without text if the peer has gone. */
