@@ -581,6 +581,38 @@ void conformance_peer_leaves(void **state) {
   in_both_modes(test_leaves, 2, 4);
 }
 
+/* Whenever the peer closes its transport while this end dials, it is lost, or not there yet. */
+static void test_leaves_meanwhile(struct world *w) {
+  unsigned lost = 0;
+  for (unsigned steps = 0; steps < 30; steps++) {
+    struct transfer recv;
+    uint8_t byte;
+    if (steps) world_open_transports(w);
+    struct end *e = end_open(w, 0, 1, 0);
+    post_recv(e, &recv, &byte, 1);
+    for (unsigned k = 0; k < steps; k++) world_step(w);
+    w->ops->close(w->rank[1].tl);
+    w->rank[1].tl = NULL;
+    for (unsigned k = 0; k < 200 && !e->downs; k++) world_step(w);
+    if (e->downs && e->why != GYRE_ERR_PEER_LOST)
+      fail_msg("after %u steps: %s: %s", steps, gyre_status_name(e->why), e->text);
+    lost += e->downs;
+    world_close_transports(w);
+  }
+  assert_true(lost > 0);
+}
+
+void conformance_peer_leaves_meanwhile(void **state) {
+  (void)state;
+  static struct world w;
+  world_open(&w, conformance->ops, 2, 4);
+  w.spin = true; /* never sleeps: perhaps nothing is under way */
+  w.roster.agreed.checksum = conformance->checksum;
+  world_open_transports(&w);
+  test_leaves_meanwhile(&w);
+  world_close(&w);
+}
+
 /* ----------------------------------------------------------------------------- other matters --- */
 
 static void test_other_call(struct world *w) {

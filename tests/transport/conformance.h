@@ -33,6 +33,7 @@ void conformance_idle_links_sleep(void **state);
 void conformance_graceful_close_loses_nothing(void **state);
 void conformance_close_with_posted_work(void **state);
 void conformance_peer_leaves(void **state);
+void conformance_peer_leaves_meanwhile(void **state);
 void conformance_other_call(void **state);
 void conformance_describe(void **state);
 void conformance_open_and_close(void **state);
@@ -41,15 +42,17 @@ void conformance_open_and_close(void **state);
 bool conformance_is_brief(void);
 bool conformance_is_sanitized(void);
 
-#define CONFORMANCE_TESTS                                                                  \
-  cmocka_unit_test(conformance_sizes), cmocka_unit_test(conformance_reductions),           \
-      cmocka_unit_test(conformance_random_traffic), cmocka_unit_test(conformance_lanes),   \
-      cmocka_unit_test(conformance_posts_before_the_peer_is_there),                        \
-      cmocka_unit_test(conformance_windows), cmocka_unit_test(conformance_back_pressure),  \
-      cmocka_unit_test(conformance_idle_links_sleep),                                      \
-      cmocka_unit_test(conformance_graceful_close_loses_nothing),                          \
-      cmocka_unit_test(conformance_close_with_posted_work),                                \
-      cmocka_unit_test(conformance_peer_leaves), cmocka_unit_test(conformance_other_call), \
-      cmocka_unit_test(conformance_describe), cmocka_unit_test(conformance_open_and_close)
+#define CONFORMANCE_TESTS                                                                 \
+  cmocka_unit_test(conformance_sizes), cmocka_unit_test(conformance_reductions),          \
+      cmocka_unit_test(conformance_random_traffic), cmocka_unit_test(conformance_lanes),  \
+      cmocka_unit_test(conformance_posts_before_the_peer_is_there),                       \
+      cmocka_unit_test(conformance_windows), cmocka_unit_test(conformance_back_pressure), \
+      cmocka_unit_test(conformance_idle_links_sleep),                                     \
+      cmocka_unit_test(conformance_graceful_close_loses_nothing),                         \
+      cmocka_unit_test(conformance_close_with_posted_work),                               \
+      cmocka_unit_test(conformance_peer_leaves),                                          \
+      cmocka_unit_test(conformance_peer_leaves_meanwhile),                                \
+      cmocka_unit_test(conformance_other_call), cmocka_unit_test(conformance_describe),   \
+      cmocka_unit_test(conformance_open_and_close)
 
 #endif

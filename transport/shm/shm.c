@@ -118,6 +118,8 @@ static void dialled(void *user, gyre_status status, const struct gy_conn *conn) 
     status = gy_shm_make(l->fd, &s);
     if (!status) use(l, s);
   }
+  /* Whoever refuses like this has closed its transport: it leaves. */
+  if (status == GYRE_ERR_ABORTED) status = GYRE_ERR_PEER_LOST;
   if (status) gy_shm_link_down(l, status, 0);
 }
 

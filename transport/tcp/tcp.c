@@ -142,6 +142,8 @@ static void dialled(void *user, gyre_status status, const struct gy_conn *conn) 
     status = link_up(l, conn);
     if (status) close(conn->fd);
   }
+  /* Whoever refuses like this has closed its transport: it leaves. */
+  if (status == GYRE_ERR_ABORTED) status = GYRE_ERR_PEER_LOST;
   if (status) gy_tcp_link_down(l, status, 0);
 }
 
