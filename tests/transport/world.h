@@ -20,7 +20,7 @@
 
 #define WORLD_MAX_RANKS 3
 #define WORLD_MAX_ENDS 16
-#define WORLD_LIMIT_MS 100000 /* a round that takes longer has failed */
+#define WORLD_LIMIT_MS 300000 /* a round that takes longer has failed */
 
 struct world;
 
