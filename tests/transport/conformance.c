@@ -482,7 +482,7 @@ void conformance_idle_links_sleep(void **state) {
 static void test_graceful(struct world *w) {
   enum { N = 4 };
   /* As much as a transport takes without a receiver, which is less where it is made to do so bit by bit. */
-  const size_t bytes = conformance->fault ? 300 : 20000;
+  const size_t bytes = conformance->fault ? 150 : 20000;
   struct end *e[2];
   struct transfer send[N], recv[N + 1];
   static uint8_t out[N][20000], in[N + 1][20000];
