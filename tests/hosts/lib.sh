@@ -18,6 +18,11 @@ unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT
 failed=0 test=
 declare -A env_of pid_of status_of
 
+# What most jobs are given.
+secret=GYRE_SECRET=between-hosts
+uneven="1 2 1 3" # two ranks on host 1, and not next to each other
+v4=GYRE_RENDEZVOUS=tcp://10.99.0.1:7000
+
 bad() { echo "FAILED: $test: $*"; failed=1; }
 skip() { echo "skipped: $*"; exit 77; }
 title() { test=$1; printf '%4d s  %s\n' "$SECONDS" "$1"; }

@@ -4,10 +4,6 @@ set -u
 source "$(dirname "$0")/lib.sh" || exit 1
 lab_up
 
-secret=GYRE_SECRET=between-hosts
-uneven="1 2 1 3" # two ranks on host 1, and not next to each other
-v4=GYRE_RENDEZVOUS=tcp://10.99.0.1:7000
-
 title "the interface, by name"
 goes_over eth1 "1 2 3" $secret GYRE_IFACE=eth1 $v4
 goes_over eth0 "1 2 3" $secret GYRE_IFACE=eth0 GYRE_RENDEZVOUS=tcp://192.168.77.1:7000

@@ -4,10 +4,6 @@ set -u
 source "$(dirname "$0")/lib.sh" || exit 1
 lab_up
 
-secret=GYRE_SECRET=between-hosts
-uneven="1 2 1 3" # two ranks on host 1, and not next to each other
-v4=GYRE_RENDEZVOUS=tcp://10.99.0.1:7000
-
 listeners_are() { # HOST LINES: as `listening` prints them, link-local ones left out
   local is
   is=$(listening "$1" | grep -v '^\[fe80:' | tr '\n' ';')

@@ -4,10 +4,6 @@ set -u
 source "$(dirname "$0")/lib.sh" || exit 1
 lab_up
 
-secret=GYRE_SECRET=between-hosts
-uneven="1 2 1 3" # two ranks on host 1, and not next to each other
-v4=GYRE_RENDEZVOUS=tcp://10.99.0.1:7000
-
 title "rendezvous by IPv4"
 job "$uneven" $secret $v4
 all_well
